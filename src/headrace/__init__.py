@@ -1,0 +1,32 @@
+"""Headrace: many continuous SQL queries over streams, on Apache Spark."""
+
+from headrace.api import Pipeline, call, console, csv, json, memory, parquet, sink
+from headrace.errors import (
+    CorruptStateError,
+    EngineError,
+    EnvironmentProblem,
+    HeadraceError,
+    LockedError,
+    SpecError,
+    StateError,
+    VersionError,
+)
+
+__all__ = [
+    "CorruptStateError",
+    "EngineError",
+    "EnvironmentProblem",
+    "HeadraceError",
+    "LockedError",
+    "Pipeline",
+    "SpecError",
+    "StateError",
+    "VersionError",
+    "call",
+    "console",
+    "csv",
+    "json",
+    "memory",
+    "parquet",
+    "sink",
+]

@@ -1,0 +1,175 @@
+"""Pipelines from Python: the same model and engine as a pipeline file, over any streaming DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace import model
+from headrace.errors import Problem, SpecError
+from headrace.language import bind_query, load_pipeline, parse_type
+from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, EngineSettings, SinkSpec, Stream
+from headrace.units import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.engine.hooks import Hooks
+    from headrace.engine.run import Run
+
+__all__ = ["Pipeline", "SinkChoice", "call", "console", "csv", "json", "memory", "parquet", "sink"]
+
+
+@dataclass(frozen=True)
+class SinkChoice:
+    """A sink, and the function behind it if it is one of the caller's."""
+
+    spec: SinkSpec
+    function: Callable[[Any, int], Any] | None = None
+
+
+def sink(format: str, path: str | None = None, **options: object) -> SinkChoice:
+    """Any batch format Spark can write, by name."""
+    plain = tuple(
+        (key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in options.items()
+    )
+    return SinkChoice(SinkSpec(format, None if path is None else _absolute(path), plain))
+
+
+def parquet(path: str, **options: object) -> SinkChoice:
+    """Parquet files in a folder, one or more per epoch."""
+    return sink("parquet", path, **options)
+
+
+def json(path: str, **options: object) -> SinkChoice:
+    """JSON lines in a folder."""
+    return sink("json", path, **options)
+
+
+def csv(path: str, **options: object) -> SinkChoice:
+    """CSV files in a folder."""
+    return sink("csv", path, **options)
+
+
+def console() -> SinkChoice:
+    """Printed as results come."""
+    return sink("console")
+
+
+def memory() -> SinkChoice:
+    """Kept in the driver; read with `run.table(query)`."""
+    return sink("memory")
+
+
+def call(function: Callable[[Any, int], Any]) -> SinkChoice:
+    """Calls `function(results, epoch)` with a DataFrame; the same epoch may come twice, with the same rows."""
+    return SinkChoice(SinkSpec("python"), function)
+
+
+class Pipeline:
+    """Streams and queries being put together; `start` runs them."""
+
+    def __init__(self, name: str) -> None:
+        self._model = model.Pipeline(name, (), ())
+        self._frames: dict[str, DataFrame] = {}
+        self._functions: dict[str, Callable[[Any, int], Any]] = {}
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Pipeline:
+        """The pipeline of a file; SpecError with every problem in it."""
+        made = cls.__new__(cls)
+        made._model, made._frames, made._functions = load_pipeline(path), {}, {}
+        return made
+
+    @property
+    def model(self) -> model.Pipeline:
+        """The pipeline as bound and checked so far."""
+        return self._model
+
+    def stream(
+        self,
+        name: str,
+        rows: DataFrame,
+        *,
+        time: str,
+        lateness: str = "0 seconds",
+        ahead: str | None = None,
+        idle: str | None = None,
+    ) -> Pipeline:
+        """Adds a streaming DataFrame under a name queries can use."""
+        if not name.isidentifier():
+            raise SpecError(f"'{name}' cannot name a stream; use letters, digits and _")
+        if any(known.name.lower() == name.lower() for known in self._model.streams):
+            raise SpecError(f"there is a stream '{name}' already")
+        if not rows.isStreaming:
+            raise SpecError(f"stream '{name}' is not a streaming DataFrame; read it with spark.readStream")
+        columns = tuple(Column(f.name, parse_type(f.dataType.simpleString())) for f in rows.schema.fields)
+        try:
+            stream = Stream(
+                name,
+                columns,
+                time,
+                parse_duration(lateness),
+                DEFAULT_AHEAD_US if ahead is None else parse_duration(ahead),
+                DEFAULT_IDLE_US if idle is None else parse_duration(idle),
+            )
+        except ValueError as exc:
+            raise SpecError(str(exc)) from exc
+        self._model = replace(self._model, streams=(*self._model.streams, stream))
+        self._frames[name] = rows
+        return self
+
+    def query(
+        self, name: str, sql: str, *, sink: SinkChoice | None = None, priority: int = 0, weight: float = 1.0
+    ) -> Pipeline:
+        """Adds a query; SpecError if it does not fit the streams added before it. Default sink: memory."""
+        if any(known.name.lower() == name.lower() for known in self._model.queries):
+            raise SpecError(Problem(f"there is a query '{name}' already"))
+        chosen = sink or memory()
+        streams = {stream.name: stream for stream in self._model.streams}
+        bound = bind_query(name, sql, streams, sink=chosen.spec, priority=priority, weight=weight)
+        self._model = replace(self._model, queries=(*self._model.queries, bound))
+        if chosen.function is not None:
+            self._functions[name] = chosen.function
+        return self
+
+    def start(
+        self,
+        spark: SparkSession,
+        checkpoint: str | None = None,
+        trigger: str | None = None,
+        *,
+        bins: int | None = None,
+        once: bool = False,
+        flush: bool = False,
+        hooks: Hooks | None = None,
+    ) -> Run:
+        """Starts the pipeline from where its checkpoint ends; `once` stops when all rows there are now are used."""
+        from headrace.engine.run import start
+
+        settings: EngineSettings = self._model.engine
+        try:
+            if trigger is not None:
+                settings = replace(settings, trigger_us=parse_duration(trigger))
+            if bins is not None:
+                settings = replace(settings, bins=bins)
+        except ValueError as exc:
+            raise SpecError(str(exc)) from exc
+        if not self._model.queries:
+            raise SpecError(f"pipeline '{self._model.name}' has no query to run; add one with query(name, sql)")
+        return start(
+            replace(self._model, engine=settings),
+            spark,
+            frames=self._frames,
+            functions=self._functions,
+            checkpoint=None if checkpoint is None else _absolute(checkpoint),
+            once=once,
+            flush=flush,
+            hooks=hooks,
+        )
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())

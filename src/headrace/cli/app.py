@@ -1,0 +1,201 @@
+"""Commands: each reads its arguments, calls one function, and shows what came of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.errors import HeadraceError, Problem, SpecError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="headrace",
+    help="Many continuous SQL queries over streams, on Apache Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Spec = Annotated[Path, typer.Argument(help="A pipeline file (YAML).", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout, and nothing else.")]
+Master = Annotated[str | None, typer.Option(help="Spark master, such as local[4] or spark://host:7077.")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", help="A Spark setting, KEY=VALUE; may be repeated.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.", hidden=True)]
+
+
+@app.callback()
+def options(debug: Debug = False) -> None:
+    """Many continuous SQL queries over streams, on Apache Spark."""
+
+
+@app.command()
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option(help="Write the demo's files here instead of a temporary folder.")
+    ] = None,
+) -> None:
+    """A small world on local Spark, live in the terminal; ends by itself within two minutes."""
+    from headrace.cli.demo import run_demo
+
+    run_demo(keep)
+
+
+@app.command()
+def run(
+    spec: Spec,
+    once: Annotated[bool, typer.Option("--once", help="Use all rows that are there now, then stop.")] = False,
+    flush: Annotated[bool, typer.Option("--flush", help="With --once: close the open windows too.")] = False,
+    site: Annotated[str | None, typer.Option(help="Run the part of one site.")] = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Run a pipeline until stopped, or once over what is there."""
+    from headrace.cli.running import run_pipeline
+    from headrace.language import load_pipeline
+
+    if flush and not once:
+        raise SpecError("--flush closes windows when a run ends by itself; use it with --once")
+    pipeline = load_pipeline(spec)
+    if site is not None:
+        raise SpecError(f"--site {site}: running a pipeline on several sites is not part of this version")
+    run_pipeline(pipeline, once=once, flush=flush, master=master, conf=_settings(conf))
+
+
+@app.command()
+def check(
+    spec: Spec,
+    spark: Annotated[bool, typer.Option("--spark", help="Let Spark judge the expressions too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Name every problem of a pipeline file, or say "ok"."""
+    from headrace.language import load_pipeline
+    from headrace.planning import plan_answer
+
+    problems: list[Problem] = []
+    later: list[str] = []
+    try:
+        pipeline = load_pipeline(spec)
+    except SpecError as error:
+        problems += error.problems
+    else:
+        for query in pipeline.queries:
+            try:
+                plan_answer(query)
+            except SpecError as error:
+                later += [str(problem) for problem in error.problems]
+        if spark:
+            from headrace.engine import build_session, judge
+
+            session = build_session("check")
+            for query in pipeline.queries:
+                try:
+                    judge(query, pipeline.streams, session)
+                except SpecError as error:
+                    problems += error.problems
+    if as_json:
+        found = [{"file": p.file, "line": p.line, "column": p.column, "query": p.query, "message": p.message,
+                  "hint": p.hint} for p in problems]  # fmt: skip
+        typer.echo(json.dumps({"ok": not problems, "problems": found, "notes": later}))
+        raise typer.Exit(2 if problems else 0)
+    if problems:
+        raise SpecError(problems)
+    for note in later:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo("ok")
+
+
+@app.command()
+def explain(spec: Spec, as_json: AsJson = False) -> None:
+    """Say what would run, which partial aggregates are kept for whom, and why."""
+    from headrace import planning
+    from headrace.language import load_pipeline
+
+    pipeline = load_pipeline(spec)
+    typer.echo(json.dumps(planning.explain(pipeline)) if as_json else planning.explain_text(pipeline))
+
+
+@app.command()
+def status(
+    checkpoint: Annotated[str, typer.Argument(help="The checkpoint folder of a pipeline.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Progress, ledger, queries and recent decisions of a checkpoint, running or not."""
+    from headrace.cli.showing import show_status
+    from headrace.engine import describe_checkpoint
+
+    value = describe_checkpoint(checkpoint)
+    if as_json:
+        typer.echo(json.dumps(value))
+    else:
+        show_status(value)
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="ingest: one sliding query against plain Spark's window(). Ratios: "
+                                             "vs_spark, fixed_cost_over_empty.", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
+) -> None:  # fmt: skip
+    """Measure against what you would use otherwise, in one run, results checked."""
+    from headrace.bench import BENCHES
+
+    if name not in BENCHES:
+        raise SpecError(f"unknown bench '{name}'; known: {', '.join(BENCHES)}")
+    result = BENCHES[name](quick, lambda line: typer.echo(line, err=True))
+    text = json.dumps(result, indent=2)
+    if out is not None:
+        out.write_text(text + "\n")
+    typer.echo(text)
+    if not result["correct"]:
+        raise typer.Exit(1)
+
+
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for item in conf or []:
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise SpecError(f"--conf {item}: write KEY=VALUE, such as --conf spark.driver.memory=4g")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def main() -> None:
+    """Runs the command line; errors are one paragraph on stderr, 2 for a user's mistake, 1 for a failure."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    sys.exit(_run([a for a in arguments if a != "--debug"], debug))
+
+
+def _run(arguments: list[str], debug: bool) -> int:
+    try:
+        result: Any = app(args=arguments, standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except HeadraceError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"headrace: {error}", file=sys.stderr)
+        return error.exit_code
+    except typer.Exit as leave:
+        return leave.exit_code
+    except typer.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            print(f"headrace: {error.format_message()}", file=sys.stderr)
+            return 2
+        if debug:
+            traceback.print_exc()
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        print(f"headrace: {type(error).__name__}: {first} (run with --debug for the traceback)", file=sys.stderr)
+        return 1

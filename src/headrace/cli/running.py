@@ -1,0 +1,88 @@
+"""Runs a pipeline in the foreground and shows how it goes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from headrace.cli.showing import epoch_line, live_view
+from headrace.engine import Hooks, Manifest, build_session, describe, start
+from headrace.errors import SpecError
+from headrace.model import Pipeline
+
+__all__ = ["run_pipeline"]
+
+# Plain lines at most this often, so that a log stays readable.
+LINE_EVERY_S = 1.0
+
+
+class _Watcher:
+    """Shows epochs as they are committed."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._checkpoint = checkpoint
+        self._live: Live | None = None
+        self._last_s = 0.0
+        console = Console()
+        if console.is_terminal:
+            self._live = Live("starting Spark", console=console, refresh_per_second=4)
+            self._live.start()
+
+    def note(self, text: str) -> None:
+        typer.echo(f"note: {text}", err=True)
+
+    def epoch(self, manifest: Manifest) -> None:
+        status = describe(self._checkpoint, manifest)
+        if self._live is not None:
+            self._live.update(live_view(status))
+        elif time.monotonic() - self._last_s >= LINE_EVERY_S:
+            self._last_s = time.monotonic()
+            typer.echo(epoch_line(status))
+        sys.stdout.flush()
+
+    def close(self, manifest: Manifest | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+        elif manifest is not None and manifest.epoch >= 0:
+            Console(width=140).print(live_view(describe(self._checkpoint, manifest)))
+
+
+def run_pipeline(
+    pipeline: Pipeline, *, once: bool, flush: bool, master: str | None, conf: Mapping[str, str]
+) -> Manifest:
+    """Runs until it ends by itself or is interrupted; gives the last manifest."""
+    if not pipeline.queries:
+        raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
+    from headrace.planning import plan_answer
+
+    for query in pipeline.queries:
+        plan_answer(query)  # refuses what this version does not run, before Spark starts
+    watcher = _Watcher(str(pipeline.engine.checkpoint))
+    manifest: Manifest | None = None
+    try:
+        spark = build_session(pipeline.name, master, {**dict(pipeline.engine.conf), **conf})
+        run = start(pipeline, spark, once=once, flush=flush, hooks=Hooks(on_epoch=watcher.epoch, on_note=watcher.note))
+        manifest = run.progress
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            raise KeyboardInterrupt
+
+        previous: Any = signal.signal(signal.SIGTERM, stop)
+        try:
+            run.await_termination()
+        except KeyboardInterrupt:
+            run.stop()
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+            manifest = run.progress
+        return manifest
+    finally:
+        watcher.close(manifest)

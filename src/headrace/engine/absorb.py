@@ -1,0 +1,264 @@
+"""Absorb: one pass over an epoch's rows feeds all synopses and counts every row.
+
+Spark evaluates the queries' expressions (`projection`), the kernel judges rows by time and aggregates plain columns
+(`AbsorbTask`), each task writes what it made as one chunk and reports its name, its counts and the event times it saw.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from headrace.engine.chunks import Chunk, write_chunk
+from headrace.engine.panes import Layout, keep_heaviest, layout_of, merge, partial
+from headrace.model import Entry, Stream
+from headrace.planning import Feed, Synopsis
+
+__all__ = ["REPORT_SCHEMA", "AbsorbTask", "Absorbed", "Bounds", "Projection", "StreamCount", "projection"]
+
+REPORT_SCHEMA = "report STRING"
+# Rows aggregated at once in a task: enough to amortise calls, few enough that a task stays within some 100 MB.
+SLAB_ROWS = 1_000_000
+_PLAIN_COLUMN = re.compile(r"`?\w+`?\.`?\w+`?")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Event times a stream admits in an epoch: older is late, newer is rejected."""
+
+    least_us: int
+    greatest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedColumns:
+    """Names of the projected columns a synopsis takes from one stream."""
+
+    stream: int
+    where: str | None
+    keys: tuple[str, ...]
+    detail: str | None
+    arguments: tuple[str | None, ...]
+    bin: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Spark SQL that turns an epoch's rows into plain columns, and who takes which."""
+
+    select: tuple[str, ...]
+    feeds: tuple[tuple[Layout, tuple[FeedColumns, ...]], ...]
+    streams: tuple[str, ...]
+    corrupt: bool
+
+
+def projection(
+    streams: Sequence[Stream], synopses: Sequence[Synopsis], bins: int, corrupt: frozenset[str] = frozenset()
+) -> Projection:
+    """The columns all synopses need, each distinct expression once.
+
+    An expression that could fail is evaluated for rows that are admitted and pass the query's filter, no others. The
+    bounds of admission come as array literals (`{least}`, `{greatest}`) indexed by stream, which keeps the text of the
+    generated code, and so its compiled form, the same from epoch to epoch.
+    """
+    position = {stream.name: i for i, stream in enumerate(streams)}
+    time = " ".join(f"WHEN {i} THEN unix_micros({s.name}.`{s.time}`)" for i, s in enumerate(streams))
+    time = f"unix_micros({streams[0].name}.`{streams[0].time}`)" if len(streams) == 1 else f"CASE _s {time} END"
+    admitted = f"({time} BETWEEN {{least}}[_s] AND {{greatest}}[_s])"
+    columns: dict[str, str] = {}
+
+    def column(sql: str, guard: str | None) -> str:
+        if guard is not None and not _PLAIN_COLUMN.fullmatch(sql):
+            sql = f"CASE WHEN {guard} THEN {sql} END"
+        return columns.setdefault(sql, f"x{len(columns)}")
+
+    def feed(synopsis: Synopsis, source: Feed) -> FeedColumns:
+        own = f"_s = {position[source.stream]} AND {admitted}" if len(streams) > 1 else admitted
+        passed = f"{own} AND ({source.where})" if source.where else own
+        keyed = bins > 1 and synopsis.keys
+        return FeedColumns(
+            position[source.stream],
+            column(source.where, own) if source.where else None,
+            tuple(column(sql, passed) for sql in source.keys),
+            column(source.detail, passed) if source.detail else None,
+            tuple(
+                None if m.argument is None else column(source.arguments[m.argument], passed) for m in synopsis.measures
+            ),
+            column(f"CAST(pmod(xxhash64({', '.join(source.keys)}), {bins}) AS INT)", passed) if keyed else None,
+        )
+
+    feeds = tuple((layout_of(s), tuple(feed(s, f) for f in s.feeds)) for s in synopses)
+    select = [f"{time} AS _t"]
+    if len(streams) > 1:
+        select.append("_s")
+    if corrupt:
+        bad = " OR ".join(f"{name}._corrupt_record IS NOT NULL" for name in sorted(corrupt))
+        select.append(f"COALESCE({bad}, false) AS _bad")
+    select += [f"{sql} AS {name}" for sql, name in columns.items()]
+    return Projection(tuple(select), feeds, tuple(s.name for s in streams), bool(corrupt))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCount:
+    """What a task, or all of them, saw of one stream; times are None when no row was admitted."""
+
+    used: int = 0
+    late: int = 0
+    ahead: int = 0
+    no_time: int = 0
+    unparseable: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
+
+    @property
+    def rejected(self) -> int:
+        return self.ahead + self.no_time + self.unparseable
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(used=self.used, late=self.late, rejected=self.rejected)
+
+    def __add__(self, other: StreamCount) -> StreamCount:
+        def best(pick: object, a: int | None, b: int | None) -> int | None:
+            known = [v for v in (a, b) if v is not None]
+            return None if not known else (min(known) if pick == "least" else max(known))
+
+        return StreamCount(
+            self.used + other.used,
+            self.late + other.late,
+            self.ahead + other.ahead,
+            self.no_time + other.no_time,
+            self.unparseable + other.unparseable,
+            best("least", self.first_us, other.first_us),
+            best("greatest", self.last_us, other.last_us),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbed:
+    """What one epoch's absorb made: chunks, counts per stream, and bytes written."""
+
+    chunks: tuple[Chunk, ...]
+    counts: Mapping[str, StreamCount]
+
+    @classmethod
+    def of_reports(cls, streams: Sequence[str], reports: Sequence[str]) -> Absorbed:
+        """Joins the reports of all tasks."""
+        chunks: list[Chunk] = []
+        counts = {name: StreamCount() for name in streams}
+        for report in reports:
+            value = json.loads(report)
+            if value["chunk"] is not None:
+                chunks.append(Chunk.from_json(value["chunk"]))
+            for name, count in value["counts"].items():
+                counts[name] += StreamCount(**count)
+        return cls(tuple(chunks), counts)
+
+
+@dataclass(frozen=True)
+class AbsorbTask:
+    """What every task of an epoch's absorb does; called by Spark with the projected rows of one partition."""
+
+    folder: str
+    epoch: int
+    bins: int
+    bounds: tuple[Bounds, ...]
+    projection: Projection
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts = {name: StreamCount() for name in self.projection.streams}
+        partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
+        for slab in _slabs(batches):
+            self._absorb(slab, counts, partials)
+        chunk = write_chunk(self.folder, self.epoch, 0, self._parts(partials))
+        report = json.dumps(
+            {
+                "chunk": chunk.to_json() if chunk else None,
+                "counts": {name: asdict(count) for name, count in counts.items() if count != StreamCount()},
+            }
+        )
+        yield pa.RecordBatch.from_pydict({"report": pa.array([report], pa.string())})
+
+    def _absorb(self, slab: pa.Table, counts: dict[str, StreamCount], partials: list[list[pl.DataFrame]]) -> None:
+        rows = pl.from_arrow(slab)
+        assert isinstance(rows, pl.DataFrame)
+        several = len(self.bounds) > 1
+        masks: dict[tuple[int, str | None], pl.DataFrame] = {}
+        for i, (name, bounds) in enumerate(zip(self.projection.streams, self.bounds, strict=True)):
+            own = rows.filter(pl.col("_s") == i) if several else rows
+            admitted, count = _judge(own, bounds, self.projection.corrupt)
+            counts[name] += count
+            masks[i, None] = admitted
+        panes: dict[tuple[int, str | None, int], pl.DataFrame] = {}
+        for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
+            for feed in feeds:
+                if (feed.stream, feed.where) not in masks:
+                    masks[feed.stream, feed.where] = masks[feed.stream, None].filter(pl.col(feed.where or ""))
+                key = (feed.stream, feed.where, layout.pane_us)
+                if key not in panes:
+                    panes[key] = masks[feed.stream, feed.where].with_columns(p=pl.col("_t") // layout.pane_us)
+                if not panes[key].is_empty():
+                    made.append(_feed(panes[key], layout, feed))
+
+    def _parts(self, partials: list[list[pl.DataFrame]]) -> Iterator[tuple[str, int, int, pl.DataFrame]]:
+        for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
+            if not made:
+                continue
+            carry = ["h"] if feeds[0].bin is not None else []
+            frame = made[0] if len(made) == 1 else merge(made, layout, ["p", *layout.groups], carry)
+            frame = keep_heaviest(frame, layout, ["p", *layout.groups[: layout.keys]])
+            if not carry:
+                yield layout.id, layout.pane_us, 0, frame
+                continue
+            for (bin_,), part in frame.partition_by("h", as_dict=True, include_key=False).items():
+                assert isinstance(bin_, int)
+                yield layout.id, layout.pane_us, bin_, part
+
+
+def _slabs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= SLAB_ROWS:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if rows:
+        yield pa.Table.from_batches(held)
+
+
+def _judge(rows: pl.DataFrame, bounds: Bounds, corrupt: bool) -> tuple[pl.DataFrame, StreamCount]:
+    """The admitted rows, and how many were not and why; a row counts once, by the first fault it has."""
+    t = pl.col("_t")
+    good = pl.lit(True) if not corrupt else ~pl.col("_bad")
+    timed = good & t.is_not_null()
+    found = rows.select(
+        unparseable=(~good).sum() if corrupt else pl.lit(0),
+        no_time=(good & t.is_null()).sum(),
+        late=(timed & (t < bounds.least_us)).sum(),
+        ahead=(timed & (t > bounds.greatest_us)).sum(),
+    ).row(0, named=True)
+    fault = sum(found.values())
+    admitted = rows
+    if fault:
+        admitted = rows.filter(timed & t.is_between(bounds.least_us, bounds.greatest_us))
+    first, last = admitted.select(t.min().alias("first"), t.max().alias("last")).row(0)
+    return admitted, StreamCount(used=rows.height - fault, first_us=first, last_us=last, **found)
+
+
+def _feed(rows: pl.DataFrame, layout: Layout, feed: FeedColumns) -> pl.DataFrame:
+    """Rows of one stream under the names the layout gives them, aggregated."""
+    named = [pl.col("p")]
+    named += [pl.col(name).alias(f"k{i}") for i, name in enumerate(feed.keys)]
+    if feed.detail is not None:
+        named.append(pl.col(feed.detail).alias("d"))
+    if feed.bin is not None:
+        named.append(pl.col(feed.bin).alias("h"))
+    arguments = {name: pl.col(name) for name in feed.arguments if name is not None}
+    return partial(rows.select(*named, **arguments), layout, feed.arguments, ["h"] if feed.bin is not None else [])

@@ -1,0 +1,240 @@
+"""The checkpoint: decisions before they act, one manifest per epoch, and state files that a manifest names.
+
+checkpoint/
+  headrace.json        version, identity, number of bins
+  lock                 held by the one engine that writes
+  spark/               Spark's own offsets and commits
+  decisions/N.json     what was decided for epoch N
+  manifests/N.json     what epoch N left behind: the commit point
+  state/*.chunk        panes, named by a manifest or garbage
+  rejected/            rows that were refused, with the reason
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headrace.engine.chunks import Chunk
+from headrace.engine.storage import Storage
+from headrace.errors import CorruptStateError, LockedError, VersionError
+from headrace.model import Entry, EpochDecision
+from headrace.policies import StreamClock
+
+__all__ = ["VERSION", "Checkpoint", "Manifest", "QueryState"]
+
+VERSION = 1
+# Decisions and manifests kept for `status` and for the curious; only the last of each is needed.
+KEPT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """Where a query stands: its SQL, since when it has complete panes, its last answered window end, its fate."""
+
+    sql: str
+    since_us: int | None = None
+    answered_us: int | None = None
+    rows: int = 0
+    answers: int = 0
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that is true after an epoch; whatever no manifest says did not happen."""
+
+    epoch: int
+    batch: int
+    clocks: Mapping[str, StreamClock] = field(default_factory=dict)
+    ledger: Mapping[str, Entry] = field(default_factory=dict)
+    queries: Mapping[str, QueryState] = field(default_factory=dict)
+    covered: Mapping[str, int | None] = field(default_factory=dict)  # synopsis -> complete from this time on
+    chunks: tuple[Chunk, ...] = ()
+    observed: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "clocks": {name: asdict(clock) for name, clock in self.clocks.items()},
+            "ledger": {name: asdict(entry) for name, entry in self.ledger.items()},
+            "queries": {name: asdict(query) for name, query in self.queries.items()},
+            "covered": dict(self.covered),
+            "chunks": [chunk.to_json() for chunk in self.chunks],
+            "observed": dict(self.observed),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Manifest:
+        return cls(
+            value["epoch"],
+            value["batch"],
+            {name: StreamClock(**clock) for name, clock in value["clocks"].items()},
+            {name: Entry(**entry) for name, entry in value["ledger"].items()},
+            {name: QueryState(**query) for name, query in value["queries"].items()},
+            value["covered"],
+            tuple(Chunk.from_json(chunk) for chunk in value["chunks"]),
+            value["observed"],
+        )
+
+
+class Checkpoint:
+    """Reads and writes a checkpoint; `open` takes the lock, `read` does not and must not write."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.bins = 1
+        self.id = ""
+        self._lock: Any = None
+
+    @property
+    def state_folder(self) -> str:
+        return f"{self.storage.root}/state"
+
+    def open(self, bins: int) -> Manifest | None:
+        """Takes the lock and gives the last manifest, or None for a new checkpoint."""
+        self.check_version()
+        self._lock = self.storage.lock("lock")
+        try:
+            return self._open(bins)
+        except BaseException:
+            self.close()
+            raise
+
+    def check_version(self) -> dict[str, Any] | None:
+        """The version file; VersionError or CorruptStateError if this Headrace cannot read the checkpoint."""
+        data = self.storage.read("headrace.json")
+        if data is None:
+            if self.storage.names("manifests"):
+                raise CorruptStateError(f"{self.storage.root}/headrace.json is missing, though there are manifests")
+            return None
+        try:
+            found = json.loads(data)
+            version = found["version"]
+        except (ValueError, KeyError, TypeError) as exc:
+            raise CorruptStateError(f"{self.storage.root}/headrace.json cannot be read: {exc}") from exc
+        if version != VERSION:
+            raise VersionError(
+                f"checkpoint {self.storage.root} has version {version}, this Headrace reads version {VERSION}; "
+                "use the Headrace that wrote it, or start with a new checkpoint"
+            )
+        assert isinstance(found, dict)
+        return found
+
+    def _open(self, bins: int) -> Manifest | None:
+        found = self.check_version()
+        if found is None:
+            found = {"version": VERSION, "id": uuid.uuid4().hex, "bins": bins}
+            self.storage.create("headrace.json", json.dumps(found).encode())
+        self.bins, self.id = found["bins"], found["id"]
+        self.storage.make_folder("state")
+        manifest = self.latest()
+        self._check_spark(manifest)
+        return manifest
+
+    def latest(self) -> Manifest | None:
+        """The last manifest; CorruptStateError names one that cannot be trusted."""
+        numbers = self._numbers("manifests")
+        if not numbers:
+            return None
+        return self.manifest(numbers[-1])
+
+    def manifest(self, epoch: int) -> Manifest:
+        """The manifest of one epoch."""
+        return Manifest.from_json(self._sealed(f"manifests/{epoch}.json"))
+
+    def decision(self, epoch: int) -> EpochDecision | None:
+        """What was decided for an epoch before, if anything was."""
+        if self.storage.size(f"decisions/{epoch}.json") is None:
+            return None
+        return EpochDecision.from_json(self._sealed(f"decisions/{epoch}.json"))
+
+    def decisions(self) -> list[int]:
+        """Epochs whose decisions are still kept, in order."""
+        return self._numbers("decisions")
+
+    def write_decision(self, decision: EpochDecision) -> None:
+        """Makes a decision durable; from here on a replay of the epoch decides the same."""
+        self.storage.create(f"decisions/{decision.epoch}.json", _seal(decision.to_json()))
+
+    def commit(self, manifest: Manifest) -> None:
+        """The commit point of an epoch: after this it happened, before it did not."""
+        if self._lock is None or not self._lock.held():
+            raise LockedError(f"checkpoint {self.storage.root} was taken over by another engine; this one stops")
+        try:
+            self.storage.create(f"manifests/{manifest.epoch}.json", _seal(manifest.to_json()))
+        except FileExistsError as exc:
+            raise LockedError(
+                f"epoch {manifest.epoch} of {self.storage.root} was committed by another engine; this one stops"
+            ) from exc
+
+    def clean(self, manifest: Manifest, dropped: frozenset[str]) -> None:
+        """Removes what the manifest no longer names and old logs; a crash in between leaves garbage, nothing else."""
+        for name in dropped:
+            self.storage.delete(f"state/{name}")
+        self.storage.delete(f"manifests/{manifest.epoch - KEPT}.json")
+        self.storage.delete(f"decisions/{manifest.epoch - KEPT}.json")
+
+    def clean_orphans(self, manifest: Manifest | None) -> None:
+        """Removes state files that no manifest names: what a crashed attempt left."""
+        named = {chunk.name for chunk in manifest.chunks} if manifest else set()
+        for name in self.storage.names("state"):
+            if name not in named:
+                self.storage.delete(f"state/{name}")
+        last = manifest.epoch if manifest else -1
+        for folder in ("manifests", "decisions"):
+            for number in self._numbers(folder):
+                if number <= last - KEPT:
+                    self.storage.delete(f"{folder}/{number}.json")
+
+    def close(self) -> None:
+        """Gives the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _check_spark(self, manifest: Manifest | None) -> None:
+        """Spark's offsets must continue where the manifest ends: never rows twice, never rows skipped."""
+        planned = _greatest(self.storage.names("spark/offsets"))
+        committed = _greatest(self.storage.names("spark/commits"))
+        batch = manifest.batch if manifest else -1
+        if batch >= 0 and planned < batch:
+            raise CorruptStateError(
+                f"{self.storage.root}/spark knows batches up to {planned}, the last manifest is of batch {batch}; "
+                "restore the whole checkpoint, or start with a new one"
+            )
+        if committed > batch or planned > batch + 1:
+            raise CorruptStateError(
+                f"{self.storage.root}/spark has committed batch {committed}, the last manifest is of batch {batch}: "
+                "manifests are missing; restore the whole checkpoint, or start with a new one"
+            )
+
+    def _numbers(self, folder: str) -> list[int]:
+        found = (name.removesuffix(".json") for name in self.storage.names(folder))
+        return sorted(int(name) for name in found if name.isdigit())
+
+    def _sealed(self, path: str) -> dict[str, Any]:
+        data = self.storage.read(path)
+        where = f"{self.storage.root}/{path}"
+        if data is None:
+            raise CorruptStateError(f"{where} is missing")
+        crc, _, body = data.partition(b"\n")
+        if f"{zlib.crc32(body):08x}".encode() != crc:
+            raise CorruptStateError(f"{where} is altered or truncated: it does not match its checksum")
+        value = json.loads(body)
+        assert isinstance(value, dict)
+        return value
+
+
+def _seal(value: Mapping[str, Any]) -> bytes:
+    body = json.dumps(value, separators=(",", ":")).encode()
+    return f"{zlib.crc32(body):08x}".encode() + b"\n" + body
+
+
+def _greatest(names: list[str]) -> int:
+    return max((int(name) for name in names if name.isdigit()), default=-1)

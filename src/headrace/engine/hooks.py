@@ -1,0 +1,30 @@
+"""What a caller may watch or replace: tests stop time here, and kill the engine at named points."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.engine.checkpoint import Manifest
+
+__all__ = ["Hooks"]
+
+
+def _wall_us(epoch: int) -> int:
+    return time.time_ns() // 1000
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """`clock_us` gives the wall time an epoch's rows are judged by, `probe` is called at named points of an epoch,
+    `on_epoch` after each commit, `on_note` with what a user should know."""
+
+    clock_us: Callable[[int], int] = _wall_us
+    probe: Callable[[str], None] = _ignore
+    on_epoch: Callable[[Manifest], None] = _ignore
+    on_note: Callable[[str], None] = _ignore

@@ -1,0 +1,157 @@
+"""The kernel: partial aggregates of plain columns by pane, in Polars, inside a Spark task.
+
+Frames have the columns `p` (pane number), `k0...` (group keys), `d` (detail, if any) and one or more columns per
+measure. `partial` makes them from rows, `merge` makes one of many; merging is associative and commutative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.model import Kind
+from headrace.planning import Measure, Synopsis
+
+__all__ = ["Layout", "keep_heaviest", "layout_of", "merge", "partial"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a frame of a synopsis looks like, in plain values that travel to tasks.
+
+    `measures` are `(kind, type)` with type one of int | wide | float | decimal:<scale> | other.
+    """
+
+    id: str
+    pane_us: int
+    keys: int
+    detail: bool
+    measures: tuple[tuple[str, str], ...]
+    keep: int | None
+
+    @property
+    def groups(self) -> list[str]:
+        """Names of the columns that identify a row within a pane."""
+        return [f"k{i}" for i in range(self.keys)] + (["d"] if self.detail else [])
+
+
+def layout_of(synopsis: Synopsis) -> Layout:
+    """The layout of a synopsis's frames."""
+    return Layout(
+        synopsis.id,
+        synopsis.pane_us,
+        len(synopsis.keys),
+        synopsis.detail is not None,
+        tuple((m.kind, _storage(m)) for m in synopsis.measures),
+        synopsis.keep,
+    )
+
+
+def _storage(measure: Measure) -> str:
+    """How a sum is kept: exact and without overflow for integers and decimals."""
+    match measure.type.kind:
+        case Kind.TINYINT | Kind.SMALLINT | Kind.INT:
+            return "int"
+        case Kind.BIGINT:
+            return "wide"
+        case Kind.FLOAT | Kind.DOUBLE:
+            return "float"
+        case Kind.DECIMAL:
+            return f"decimal:{measure.type.scale}"
+        case _:
+            return "other"
+
+
+def _sum(column: pl.Expr, storage: str) -> pl.Expr:
+    match storage:
+        case "int":
+            wide = column.cast(pl.Int64)
+        case "float":
+            wide = column.cast(pl.Float64)
+        case "wide":
+            wide = column.cast(pl.Decimal(38, 0))
+        case _:
+            wide = column.cast(pl.Decimal(38, int(storage.partition(":")[2])))
+    # SQL: the sum of no value is NULL, where Polars says zero.
+    return pl.when(column.count() > 0).then(wide.sum())
+
+
+def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None], carry: Sequence[str]) -> pl.DataFrame:
+    """Partial aggregates of rows that have `p`, the group columns, and for each measure its argument's column.
+
+    Columns in `carry` are functions of the group keys and are kept along.
+    """
+    aggregates: list[pl.Expr] = [pl.col(name).first() for name in carry]
+    for i, ((kind, storage), argument) in enumerate(zip(layout.measures, arguments, strict=True)):
+        name = f"m{i}"
+        if argument is None:
+            aggregates.append(pl.len().cast(pl.Int64).alias(name))
+            continue
+        column = pl.col(argument)
+        match kind:
+            case "count":
+                aggregates.append(column.count().cast(pl.Int64).alias(name))
+            case "sum":
+                aggregates.append(_sum(column, storage).alias(name))
+            case "min":
+                aggregates.append(column.min().alias(name))
+            case "max":
+                aggregates.append((column.nan_max() if storage == "float" else column.max()).alias(name))
+            case "moments":
+                x = column.cast(pl.Float64)
+                aggregates += [
+                    x.count().cast(pl.Int64).alias(f"{name}_n"),
+                    x.mean().alias(f"{name}_mean"),
+                    (x.var(ddof=0) * x.count()).alias(f"{name}_m2"),
+                ]
+            case other:
+                raise ValueError(f"unknown measure kind '{other}'")
+    return rows.group_by(["p", *layout.groups]).agg(aggregates)
+
+
+def merge(frames: Sequence[pl.DataFrame], layout: Layout, by: Sequence[str], carry: Sequence[str] = ()) -> pl.DataFrame:
+    """Frames merged into one row per value of the columns in `by`."""
+    rows = frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical")
+    aggregates: list[pl.Expr] = [pl.col(name).first() for name in carry]
+    for i, (kind, storage) in enumerate(layout.measures):
+        name = f"m{i}"
+        column = pl.col(name)
+        match kind:
+            case "rows" | "count":
+                aggregates.append(column.sum())
+            case "sum":
+                aggregates.append(pl.when(column.count() > 0).then(column.sum()).alias(name))
+            case "min":
+                aggregates.append(column.min())
+            case "max":
+                aggregates.append(column.nan_max() if storage == "float" else column.max())
+            case "moments":
+                n, mean, m2 = pl.col(f"{name}_n"), pl.col(f"{name}_mean"), pl.col(f"{name}_m2")
+                # Chan, Golub, LeVeque 1979: stable where sums of squares are not.
+                center = pl.when(n.sum() > 0).then((n * mean).sum() / n.sum())
+                aggregates += [
+                    n.sum().alias(f"{name}_n"),
+                    center.alias(f"{name}_mean"),
+                    (m2.sum() + (n * (mean - center) ** 2).sum()).alias(f"{name}_m2"),
+                ]
+    if not by:
+        return rows.select(aggregates)
+    return rows.group_by(list(by)).agg(aggregates)
+
+
+def keep_heaviest(frame: pl.DataFrame, layout: Layout, by: Sequence[str]) -> pl.DataFrame:
+    """At most `keep` details per group: the summary of Misra and Gries, off by at most rows / (keep + 1) per count."""
+    if layout.keep is None:
+        return frame
+    keep = layout.keep
+    over = (
+        frame.group_by(list(by), maintain_order=True)
+        .agg(pl.col("m0").sort(descending=True).slice(keep, 1).first().alias("_cut"))
+        .filter(pl.col("_cut").is_not_null())
+    )
+    if over.is_empty():
+        return frame
+    cut = frame.join(over, on=list(by), how="left", nulls_equal=True) if by else frame.join(over, how="cross")
+    return cut.with_columns(pl.col("m0") - pl.col("_cut").fill_null(0)).filter(pl.col("m0") > 0).drop("_cut")

@@ -1,0 +1,269 @@
+"""A running pipeline: one StreamingQuery over all streams, epochs inside it, a handle outside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
+from headrace.engine.compact import VerifyTask
+from headrace.engine.epoch import Epochs, Installed
+from headrace.engine.hooks import Hooks
+from headrace.engine.judge import columns_in_use, judge
+from headrace.engine.session import tune
+from headrace.engine.sinks import MemorySink, open_sink
+from headrace.engine.sources import read_stream, unite
+from headrace.engine.status import describe
+from headrace.engine.storage import open_storage
+from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
+from headrace.model import Pipeline, Query
+from headrace.planning import AnswerPlan, plan_answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Run", "start"]
+
+
+@dataclass
+class _Parts:
+    checkpoint: Checkpoint
+    epochs: Epochs
+    sinks: dict[str, Any] = field(default_factory=dict)
+
+
+class Run:
+    """A pipeline that runs, or ran; like Spark's StreamingQuery."""
+
+    def __init__(self, parts: _Parts, query: StreamingQuery, flush: bool) -> None:
+        self._parts, self._query, self._flush = parts, query, flush
+        self._ended = threading.Lock()
+        self._closed = False
+        self._failure: HeadraceError | None = None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What `headrace status` shows of this run, as plain values."""
+        return {**describe(self._parts.checkpoint.storage.root, self.progress), "active": self.is_active}
+
+    @property
+    def progress(self) -> Manifest:
+        """What the last committed epoch left."""
+        return self._parts.epochs.manifest
+
+    @property
+    def is_active(self) -> bool:
+        """Whether epochs are still run."""
+        return not self._closed and bool(self._query.isActive)
+
+    def await_termination(self, timeout_s: int | None = None) -> bool:
+        """Waits for the end; True if it has come. A failure is raised as EngineError or StateError."""
+        failure: Exception | None = None
+        try:
+            ended = self._query.awaitTermination(timeout_s) if timeout_s is not None else self._query.awaitTermination()
+            if timeout_s is not None and not ended:
+                return False
+        except Exception as exc:
+            failure = exc
+        self._close(failure)
+        return True
+
+    def process_all_available(self) -> None:
+        """Waits until all rows that are there now are in committed epochs."""
+        try:
+            self._query.processAllAvailable()
+        except Exception as exc:
+            self._close(exc)
+
+    def flush(self) -> None:
+        """Answers every window that holds rows; rows older than those windows' ends are late from now on."""
+        self._query.stop()
+        self._parts.epochs.flush("flush was asked for")
+
+    def table(self, query: str) -> pa.Table | None:
+        """All results of a query with a memory sink."""
+        sink = self._parts.sinks[query]
+        if not isinstance(sink, MemorySink):
+            raise SpecError(f"query '{query}' has no memory sink to read from")
+        return sink.table()
+
+    def stop(self) -> None:
+        """Ends the run after the epoch under way."""
+        self._query.stop()
+        self._close(None)
+
+    def _close(self, failure: Exception | None) -> None:
+        with self._ended:
+            if not self._closed:
+                self._closed = True
+                try:
+                    if failure is None and self._flush:
+                        self._parts.epochs.flush("the run was asked to flush")
+                finally:
+                    self._parts.checkpoint.close()
+                if failure is not None:
+                    self._failure = _translated(failure)
+            if self._failure is not None:
+                raise self._failure
+
+
+def start(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    *,
+    frames: Mapping[str, DataFrame] | None = None,
+    functions: Mapping[str, Callable[[Any, int], Any]] | None = None,
+    checkpoint: str | None = None,
+    once: bool = False,
+    flush: bool = False,
+    hooks: Hooks | None = None,
+) -> Run:
+    """Starts a pipeline from where its checkpoint ends."""
+    hooks = hooks or Hooks()
+    tune(spark)
+    root = checkpoint or pipeline.engine.checkpoint
+    if root is None:
+        raise SpecError("a run needs a checkpoint: a folder of its own to keep its state in")
+    rows, corrupt, failed, queries = _sources(pipeline, spark, dict(frames or {}))
+    plans = {query.name: plan_answer(query) for query in queries}
+    storage = open_storage(root, spark)
+    point = Checkpoint(storage)
+    bins = pipeline.engine.bins or max(1, spark.sparkContext.defaultParallelism // 2)
+    manifest = point.open(bins)
+    try:
+        _verify(point, manifest, spark)
+        point.clean_orphans(manifest)
+        manifest = _adopt(manifest, plans, pipeline, failed, hooks)
+        installed = {
+            name: Installed(plan, open_sink(plan.query.sink, name, spark, storage, (functions or {}).get(name)))
+            for name, plan in plans.items()
+        }
+        epochs = Epochs(spark, point, manifest, pipeline.streams, installed, corrupt, hooks)
+        writer = rows.writeStream.foreachBatch(_batch_runner(epochs)).queryName(f"headrace-{pipeline.name}")
+        writer = writer.option("checkpointLocation", f"{storage.root}/spark")
+        every = f"{pipeline.engine.trigger_us // 1000} milliseconds"
+        query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+    except BaseException:
+        point.close()
+        raise
+    return Run(_Parts(point, epochs, {name: i.sink for name, i in installed.items()}), query, flush)
+
+
+def _batch_runner(epochs: Epochs) -> Callable[[DataFrame, int], None]:
+    tuned: set[int] = set()
+
+    def run(batch: DataFrame, number: int) -> None:
+        if not tuned:
+            # Spark runs epochs in a session of their own; adaptive execution pays off for large shuffles, and epochs
+            # have small ones.
+            tune(batch.sparkSession)
+            batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            tuned.add(number)
+        epochs.run(batch, number)
+
+    return run
+
+
+def _sources(
+    pipeline: Pipeline, spark: SparkSession, frames: dict[str, DataFrame]
+) -> tuple[DataFrame, frozenset[str], dict[str, str], list[Query]]:
+    """All streams as one, which of them bring unparseable rows along, and the queries Spark accepts."""
+    corrupt: set[str] = set()
+    for stream in pipeline.streams:
+        if stream.name not in frames:
+            frames[stream.name], lenient = read_stream(spark, stream)
+            if lenient:
+                corrupt.add(stream.name)
+    everything = {s.name: frozenset(c.name for c in s.columns) for s in pipeline.streams}
+    whole = unite(pipeline.streams, frames, everything)
+    queries: list[Query] = []
+    failed: dict[str, str] = {}
+    for query in pipeline.queries:
+        try:
+            queries.append(judge(query, pipeline.streams, spark, whole))
+        except SpecError as problem:
+            failed[query.name] = str(problem)
+    if pipeline.queries and not queries:
+        raise SpecError(Problem(text) for text in failed.values())
+    rows = unite(pipeline.streams, frames, columns_in_use(queries, pipeline.streams))
+    return rows, frozenset(corrupt), failed, queries
+
+
+def _verify(checkpoint: Checkpoint, manifest: Manifest | None, spark: SparkSession) -> None:
+    """Reads all state once before anything runs on it; what is wrong is refused by name."""
+    if manifest is None or not manifest.chunks:
+        return
+    task = VerifyTask(checkpoint.state_folder, manifest.chunks)
+    slices = min(len(manifest.chunks), spark.sparkContext.defaultParallelism)
+    found = spark.sparkContext.parallelize(range(len(manifest.chunks)), slices).mapPartitions(task).collect()
+    if found:
+        raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")
+
+
+def _adopt(
+    manifest: Manifest | None,
+    plans: Mapping[str, AnswerPlan],
+    pipeline: Pipeline,
+    failed: Mapping[str, str],
+    hooks: Hooks,
+) -> Manifest:
+    """The state to go on from: queries that are known go on, new ones start now, others leave."""
+    note = hooks.on_note
+    sqls = {query.name: query.sql for query in pipeline.queries}
+    refused = {name: QueryState(sqls[name], failed=cause) for name, cause in failed.items()}
+    if manifest is None:
+        states = {name: QueryState(plan.query.sql) for name, plan in plans.items()} | refused
+        covered: dict[str, int | None] = {s.id: None for plan in plans.values() for s in plan.synopses}
+        return Manifest(-1, -1, queries=states, covered=covered)
+    lasts = [clock.last_us for clock in manifest.clocks.values() if clock.last_us is not None]
+    now = max(lasts) + 1 if lasts else None
+    # A synopsis that nobody fed since it was dropped, or that failed, has gaps: it starts anew.
+    fed = {
+        s.id
+        for name, plan in plans.items()
+        for s in plan.synopses
+        if name in manifest.queries
+        and manifest.queries[name].failed is None
+        and manifest.queries[name].sql == plan.query.sql
+    }
+    covered = {}
+    for plan in plans.values():
+        for synopsis in plan.synopses:
+            covered[synopsis.id] = manifest.covered.get(synopsis.id) if synopsis.id in fed else now
+    queries: dict[str, QueryState] = {}
+    for name, plan in plans.items():
+        known = manifest.queries.get(name)
+        if known is not None and known.sql == plan.query.sql and known.failed is None:
+            queries[name] = known
+            continue
+        if known is not None and known.sql != plan.query.sql:
+            note(f"query '{name}' has changed: it starts anew, with windows that begin after what was seen so far")
+        elif known is not None:
+            note(f"query '{name}' had failed ({known.failed}): it starts anew")
+        else:
+            note(f"query '{name}' is new: its windows begin after what was seen so far")
+        since = [covered[s.id] for s in plan.synopses]
+        queries[name] = QueryState(plan.query.sql, since_us=max((s for s in since if s is not None), default=None))
+    for name in manifest.queries:
+        if name not in plans and name not in failed:
+            note(f"query '{name}' is gone: its state goes with the next epoch")
+    return replace(manifest, queries=queries | refused, covered=covered)
+
+
+def _translated(failure: Exception) -> HeadraceError:
+    """Spark's failure as ours: the cause inside it, when it is one of our own."""
+    text = str(failure)
+    if "CorruptStateError: " in text:
+        return CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0])
+    if "LockedError: " in text:
+        return LockedError(text.rpartition("LockedError: ")[2].splitlines()[0])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "Error" in line and not line.startswith("File")]
+    telling = [*errors, *lines, type(failure).__name__][0]
+    error = EngineError(f"the run stopped: {telling}")
+    error.__cause__ = failure
+    return error

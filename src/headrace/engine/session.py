@@ -1,0 +1,68 @@
+"""The Spark session Headrace runs in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["build_session", "tune"]
+
+# What every epoch relies on: instants are UTC, errors are errors, SQL reaches declared streams only.
+_REQUIRED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.runSQLOnFiles": "false",
+    # Instants in Parquet as instants, whoever writes the file.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+# Spark measures the bytes of an Arrow batch after every row unless this limit is the greatest there is, which more
+# than doubles the cost of handing rows to Python; batches are bounded by rows instead.
+_FAST_ARROW = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+}
+
+_STATIC = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Hadoop's checksummed local file system starts a process per file it makes; ours and Parquet's checksums remain.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    "spark.log.level": "ERROR",
+}
+
+
+def build_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """A session for one engine; `conf` wins over every setting here but those that answers depend on."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if (master or "local").startswith("local") else None
+    cores = os.cpu_count() or 2
+    builder = SparkSession.builder.appName(f"headrace {name}").master(master or f"local[{cores},4]")
+    settings = {
+        **_STATIC,
+        **_FAST_ARROW,
+        "spark.sql.shuffle.partitions": str(cores),
+        **(conf or {}),
+        **_REQUIRED,
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    tune(session)
+    return session
+
+
+def tune(session: SparkSession) -> None:
+    """Sets on a session somebody else made what answers depend on, and what costs nothing to set."""
+    for key, value in {**_REQUIRED, **_FAST_ARROW}.items():
+        if session.conf.get(key, None) != value:
+            session.conf.set(key, value)

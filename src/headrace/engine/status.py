@@ -1,0 +1,75 @@
+"""What a checkpoint says about its run, without touching it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from headrace.engine.checkpoint import Checkpoint, Manifest
+from headrace.engine.storage import LocalStorage, open_storage
+from headrace.errors import CorruptStateError, SpecError
+
+__all__ = ["describe", "describe_checkpoint"]
+
+# Decisions shown; the log keeps a few more.
+SHOWN = 5
+
+
+def describe_checkpoint(root: str) -> dict[str, Any]:
+    """Status of the checkpoint at a path or URI."""
+    if LocalStorage(root).names("") or "://" not in root:
+        storage: Any = LocalStorage(root)
+    else:
+        from headrace.engine.session import build_session
+
+        storage = open_storage(root, build_session("status"))
+    if storage.read("headrace.json") is None and not storage.names("manifests"):
+        raise SpecError(f"{root} is not a checkpoint; give the folder named by 'checkpoint' in the pipeline file")
+    checkpoint = Checkpoint(storage)
+    checkpoint.check_version()
+    decisions: list[dict[str, Any]] = []
+    for epoch in checkpoint.decisions()[-SHOWN:]:
+        try:
+            decision = checkpoint.decision(epoch)
+        except CorruptStateError:
+            continue
+        if decision is not None:
+            decisions.append(decision.to_json())
+    return {**describe(storage.root, checkpoint.latest()), "decisions": decisions}
+
+
+def describe(root: str, manifest: Manifest | None) -> dict[str, Any]:
+    """Progress, ledger and queries as plain values.
+
+    `epoch` counts from 0 and is -1 before the first; times are microseconds of event time; `streams` counts rows since
+    the checkpoint began, and rows_in = used + late + shed + rejected holds for each.
+    """
+    if manifest is None or manifest.epoch < 0:
+        return {"checkpoint": root, "epoch": -1, "streams": {}, "queries": {}, "decisions": []}
+    return {
+        "checkpoint": root,
+        "epoch": manifest.epoch,
+        "batch": manifest.batch,
+        "streams": {
+            name: {
+                "rows_in": entry.rows_in,
+                **asdict(entry),
+                "watermark_us": manifest.clocks[name].watermark_us,
+                "last_us": manifest.clocks[name].last_us,
+            }
+            for name, entry in manifest.ledger.items()
+        },
+        "queries": {
+            name: {
+                "state": "failed" if query.failed else "running",
+                "cause": query.failed,
+                "answers": query.answers,
+                "rows": query.rows,
+                "answered_us": query.answered_us,
+            }
+            for name, query in manifest.queries.items()
+        },
+        "state": {"chunks": len(manifest.chunks), "bytes": sum(chunk.bytes for chunk in manifest.chunks)},
+        "last_epoch": dict(manifest.observed),
+        "decisions": [],
+    }

@@ -1,0 +1,62 @@
+"""The last gate before Spark: a text is written only from nodes and functions that are known to be safe."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from headrace.language.functions import FUNCTIONS
+from headrace.language.report import Fault
+from headrace.language.spark_text import spark_text
+
+__all__ = ["emit"]
+
+_NODES: frozenset[type[exp.Expr]] = frozenset(
+    {
+        exp.Add, exp.Alias, exp.And, exp.Anonymous, exp.Between, exp.BitwiseAnd, exp.BitwiseLeftShift, exp.BitwiseNot,
+        exp.BitwiseOr, exp.BitwiseRightShift, exp.BitwiseXor, exp.Boolean, exp.Bracket, exp.Case, exp.Cast, exp.Column,
+        exp.ColumnDef, exp.DPipe, exp.DataType, exp.DataTypeParam, exp.Div, exp.Dot, exp.EQ, exp.Escape, exp.Extract,
+        exp.GT, exp.GTE, exp.HexString, exp.ILike, exp.Identifier, exp.If, exp.In, exp.IntDiv, exp.Interval,
+        exp.IntervalSpan, exp.Is, exp.LT, exp.LTE, exp.Lambda, exp.Like, exp.Literal, exp.Mod, exp.Mul, exp.NEQ,
+        exp.Neg, exp.Not, exp.Null, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Or, exp.Paren, exp.RegexpLike, exp.Sub,
+        exp.Trim, exp.TryCast, exp.Var,
+    }
+)  # fmt: skip
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_HEX = re.compile(r"[0-9A-Fa-f]*\Z")
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?\Z")
+
+
+def emit(node: exp.Expr) -> str:
+    """Spark SQL of a finished expression; raises Fault for any node that is not on the list.
+
+    >>> emit(exp.Anonymous(this="upper", expressions=[exp.column("c0")]))
+    'UPPER(c0)'
+    """
+    for part in node.walk():
+        if type(part) not in _NODES or not _is_harmless(part):
+            raise Fault(f"{part.key.upper()} is not accepted in a query", part, "write it with functions of Spark SQL")
+    return spark_text(node)
+
+
+def _is_harmless(part: exp.Expr) -> bool:
+    """Whether a node whose text is copied verbatim holds only what its kind may hold."""
+    match part:
+        case exp.Anonymous():
+            return isinstance(part.this, str) and part.this.lower() in FUNCTIONS
+        case exp.Var():
+            return bool(_WORD.match(str(part.this)))
+        case exp.HexString():
+            return bool(_HEX.match(str(part.this)))
+        case exp.Literal():
+            return part.is_string or bool(_NUMBER.match(str(part.this)))
+        case exp.Extract():
+            return isinstance(part.this, exp.Var)
+        case exp.Interval():
+            return part.args.get("unit") is None or isinstance(part.args["unit"], (exp.Var, exp.IntervalSpan))
+        case exp.In():
+            return part.args.get("field") is None
+        case exp.Trim():
+            return part.args.get("collation") is None
+    return True

@@ -1,0 +1,77 @@
+"""A pipeline file to a Pipeline: every problem at once, each with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.errors import Problem, SpecError
+from headrace.language.engine_section import read_engine
+from headrace.language.paths import absolute
+from headrace.language.queries_section import read_queries
+from headrace.language.sites_section import read_placement, read_sites
+from headrace.language.streams_section import read_streams
+from headrace.language.yaml_nodes import MOST_BYTES, Document, Value, read_yaml
+from headrace.model import Pipeline
+
+__all__ = ["load_pipeline"]
+
+_KEYS = {
+    "name": "the pipeline's name",
+    "streams": "what comes in",
+    "queries": "what is asked",
+    "include": "more queries, one per .sql file",
+    "output": "where results go unless a sink says otherwise",
+    "engine": "how it runs",
+    "sites": "where it runs",
+    "network": "how far sites are apart",
+    "placement": "how operators are placed",
+}
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """The pipeline a YAML file describes; raises SpecError with every problem found."""
+    place = Path(path)
+    document = Document(str(path))
+    try:
+        if place.stat().st_size > MOST_BYTES:
+            raise SpecError(Problem(f"the file is larger than {MOST_BYTES} bytes", file=str(path)))
+        text = place.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise SpecError(Problem(f"cannot read the file: {exc.strerror or exc}", file=str(path))) from exc
+    except UnicodeDecodeError as exc:
+        raise SpecError(Problem("the file is not UTF-8 text", file=str(path), hint="save it as UTF-8")) from exc
+    root = read_yaml(text, document)
+    if root is None:
+        raise SpecError(document.problems)
+    base = place.resolve().parent
+    entries = root.mapping(_KEYS)
+    name = entries["name"].word() if "name" in entries else None
+    if "streams" not in entries:
+        document.add("streams is missing", 1, "declare at least one stream under `streams:`")
+    output = absolute((entries["output"].word() if "output" in entries else None) or "out", base)
+    streams = read_streams(entries.get("streams"), base)
+    queries = read_queries(entries, {stream.name: stream for stream in streams}, base, output, document)
+    _forget_unread(document, entries.get("streams"))
+    engine = read_engine(entries.get("engine"), base)
+    sites = read_sites(entries.get("sites"), streams)
+    placement = read_placement(entries, sites, base, document)
+    if not queries and not document.problems:
+        document.add("no queries", 1, "add `queries:` or `include: queries/*.sql`")
+    if document.problems:
+        raise SpecError(document.problems)
+    return Pipeline(
+        name=(name or place.stem).strip(),
+        streams=streams,
+        queries=queries,
+        output=output,
+        engine=engine,
+        sites=sites,
+        placement=placement,
+    )
+
+
+def _forget_unread(document: Document, section: Value | None) -> None:
+    """A stream that is declared but wrong has been reported; that queries do not find it is no second mistake."""
+    declared = section.content if section is not None and isinstance(section.content, dict) else {}
+    noise = {f"unknown stream '{name}'" for name in declared}
+    document.problems[:] = [problem for problem in document.problems if problem.message not in noise]

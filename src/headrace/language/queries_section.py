@@ -1,0 +1,163 @@
+"""The `queries:` and `include:` of a pipeline file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import Problem, SpecError
+from headrace.language.binder import bind_query
+from headrace.language.paths import absolute, is_name
+from headrace.language.streams_section import read_options
+from headrace.language.yaml_nodes import Document, Value
+from headrace.model import Query, SinkSpec, Stream
+
+__all__ = ["read_queries"]
+
+_KEYS = {
+    "sql": "one SELECT",
+    "sink": "where results go",
+    "priority": "greater goes first",
+    "weight": "its share when load must be shed",
+}
+_SINK_KEYS = {
+    "format": "a Spark batch format, console or memory",
+    "path": "where it writes",
+    "options": "the sink's options",
+}
+# Sinks that write to no path.
+_PATHLESS = frozenset({"console", "memory", "noop", "python", "kafka", "jdbc"})
+# More files than this under one include is a wrong pattern.
+MOST_INCLUDED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A query as written, with the place of its SQL."""
+
+    name: str
+    sql: str
+    sink: SinkSpec
+    file: str
+    line: int
+    priority: int = 0
+    weight: float = 1.0
+
+
+def read_queries(
+    entries: Mapping[str, Value], streams: Mapping[str, Stream], base: Path, output: str, document: Document
+) -> tuple[Query, ...]:
+    """Every query that could be bound; problems are noted in the document."""
+    queries: list[Query] = []
+    seen: dict[str, str] = {}
+    for written in (*_listed(entries.get("queries"), base, output), *_included(entries.get("include"), base, output)):
+        if written.name.lower() in seen:
+            document.problems.append(
+                Problem(
+                    f"query '{written.name}' stands twice, as '{seen[written.name.lower()]}' too",
+                    written.file,
+                    written.line,
+                    hint="names ignore case; rename one",
+                )
+            )
+            continue
+        seen[written.name.lower()] = written.name
+        try:
+            queries.append(
+                bind_query(written.name, written.sql, streams, sink=written.sink, priority=written.priority,
+                           weight=written.weight, file=written.file, line=written.line))  # fmt: skip
+        except SpecError as exc:
+            document.problems.extend(exc.problems)
+    return tuple(queries)
+
+
+def _default_sink(name: str, output: str) -> SinkSpec:
+    return SinkSpec("parquet", f"{output.rstrip('/')}/{name}")
+
+
+def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written]:
+    for name, value in section.mapping().items() if section is not None else ():
+        if not is_name(name):
+            value.document.add(
+                f"'{name}' cannot name a query", value.line, "use letters, digits and _, such as top_talkers"
+            )
+            continue
+        entries = value.mapping(_KEYS)
+        if "sql" not in entries:
+            if isinstance(value.content, dict):
+                value.document.add(f"query '{name}' has no sql", value.line, "write sql: SELECT ...")
+            continue
+        sql = entries["sql"].text()
+        sink = _read_sink(entries.get("sink"), name, base, output)
+        priority = entries["priority"].whole() if "priority" in entries else 0
+        weight = entries["weight"].number() if "weight" in entries else 1.0
+        if weight is not None and weight <= 0:
+            entries["weight"].wrong("a positive number")
+            weight = 1.0
+        if sql is not None:
+            # The text of a block scalar starts on the line after its | or >.
+            line = entries["sql"].line + entries["sql"].block
+            yield _Written(name, sql, sink, value.document.file, line, priority or 0, weight or 1.0)
+
+
+def _read_sink(value: Value | None, name: str, base: Path, output: str) -> SinkSpec:
+    default = _default_sink(name, output)
+    if value is None:
+        return default
+    if isinstance(value.content, str):
+        kind: str | None = value.word()
+        return default if kind is None else SinkSpec(kind, None if kind in _PATHLESS else default.path)
+    entries = value.mapping(_SINK_KEYS)
+    kind = entries["format"].word() if "format" in entries else "parquet"
+    path = entries["path"].word() if "path" in entries else None
+    options = read_options(entries.get("options"))
+    if kind is None:
+        return default
+    if path is None:
+        return SinkSpec(kind, None if kind in _PATHLESS else default.path, options)
+    return SinkSpec(kind, absolute(path, base), options)
+
+
+def _included(section: Value | None, base: Path, output: str) -> Iterator[_Written]:
+    if section is None:
+        return
+    for value in section.items() if isinstance(section.content, list) else [section]:
+        pattern = value.word()
+        if pattern is None:
+            continue
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            value.document.add(
+                f"include '{pattern}' leaves the directory of the file", value.line, "write queries/*.sql"
+            )
+            continue
+        try:
+            files = sorted(file for file in base.glob(pattern) if file.is_file())
+        except (ValueError, NotImplementedError, OSError) as exc:
+            value.document.add(f"include '{pattern}': {exc}", value.line, "write queries/*.sql")
+            continue
+        if not files or len(files) > MOST_INCLUDED:
+            value.document.add(
+                f"include '{pattern}' matches {len(files) or 'no'} files", value.line, f"looked in {base}"
+            )
+            continue
+        for file in files:
+            yield from _read_file(file, value, base, output)
+
+
+def _read_file(file: Path, value: Value, base: Path, output: str) -> Iterator[_Written]:
+    name = file.stem
+    shown = str(Path(value.document.file).parent / file.relative_to(base))
+    if not is_name(name):
+        value.document.add(
+            f"'{file.name}' cannot name a query", value.line, "use letters, digits and _, such as top_talkers.sql"
+        )
+        return
+    try:
+        if file.stat().st_size > 1_000_000:
+            raise ValueError("it is larger than a megabyte")
+        sql = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as exc:
+        value.document.add(f"cannot read {shown}: {exc}", value.line)
+        return
+    yield _Written(name, sql, _default_sink(name, output), shown, 1)

@@ -1,0 +1,72 @@
+"""Collects every problem of one query and knows where in the text each stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlglot import exp
+
+from headrace.errors import Problem, SpecError
+
+__all__ = ["Fault", "Report", "offset_of"]
+
+
+class Fault(Exception):
+    """One mistake found inside an expression; the report it reaches turns it into a Problem."""
+
+    def __init__(self, message: str, at: exp.Expr | int | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+        self.hint = hint
+
+
+def offset_of(at: exp.Expr | int | None) -> int | None:
+    """Position in the text of a node: its own, or the least of the nodes below it."""
+    if at is None or isinstance(at, int):
+        return at
+    starts = [node.meta["start"] for node in at.walk() if "start" in node.meta]
+    return min(starts, default=None)
+
+
+class Report:
+    """Problems of one query; `line` is where its text starts in `file`.
+
+    >>> report = Report("SELECT a\\nFROM s", "q", file="p.yml", line=10)
+    >>> report.add("unknown stream 's'", 14)
+    >>> print(report.problems[0])
+    p.yml:11:6: query 'q': unknown stream 's'
+    """
+
+    def __init__(self, sql: str, query: str, *, file: str | None = None, line: int | None = None) -> None:
+        self.sql = sql
+        self.query = query
+        self.file = file
+        self.line = line
+        self.problems: list[Problem] = []
+
+    def add(self, message: str, at: exp.Expr | int | None = None, hint: str | None = None) -> None:
+        """Note one problem; the same one at the same place is noted once."""
+        offset = offset_of(at)
+        line, column = self.line, None
+        if offset is not None:
+            before = self.sql[:offset]
+            line = (self.line or 1) + before.count("\n")
+            column = offset - (before.rfind("\n") + 1) + 1
+        problem = Problem(message, file=self.file, line=line, column=column, query=self.query, hint=hint)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    @contextmanager
+    def catching(self) -> Iterator[None]:
+        """Note a Fault raised in the block and go on after it."""
+        try:
+            yield
+        except Fault as fault:
+            self.add(fault.message, fault.at, fault.hint)
+
+    def stop_if_wrong(self) -> None:
+        """Raise SpecError when anything was noted."""
+        if self.problems:
+            raise SpecError(self.problems)

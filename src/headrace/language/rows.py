@@ -1,0 +1,72 @@
+"""Statistics over the last rows of each key: `FROM s [PARTITION BY k ROWS 100]`."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headrace.language.aggregates import is_aggregate
+from headrace.language.brackets import RowsClause
+from headrace.language.clauses import check_clauses
+from headrace.language.columns import Columns
+from headrace.language.emit import emit
+from headrace.language.from_clause import Source, bind_condition
+from headrace.language.infer import infer
+from headrace.language.names import Scope, bind_names
+from headrace.language.outputs import check_names
+from headrace.language.reading import read_expression
+from headrace.language.relation import JoinRelation, Projection, lower
+from headrace.language.report import Fault, Report
+from headrace.language.select_list import select_items
+from headrace.language.spark_text import rebuilt
+from headrace.model import Finish, Kind, Output, RowsAggregate, RowsWindow
+
+__all__ = ["bind_rows"]
+
+
+def bind_rows(select: exp.Select, source: Source, report: Report) -> tuple[RowsAggregate, Finish]:
+    """Operator and finish of a row window; notes problems, raises Fault."""
+    assert isinstance(source.window, RowsClause)
+    check_clauses(select, ("group", "having", "order", "limit", "distinct"), "a row window answers on every row")
+    base = source.relation
+    while isinstance(base, Projection):
+        base = base.base
+    if isinstance(base, JoinRelation):
+        raise Fault("a row window over a join has no order of rows", select, "put the row window on a stream")
+    scope = Scope(source.relation.columns)
+    columns = Columns(scope)
+    where = None
+    with report.catching():
+        where = bind_condition(select.args.get("where"), scope, "WHERE")
+    keys = [
+        _key(bind_names(read_expression(tokens, report.sql), scope), columns, scope) for tokens in source.window.keys
+    ]
+    items = select_items(select, scope)
+    outputs: list[Output] = []
+    for item in items:
+        with report.catching():
+            bound = _rewrite(bind_names(item.node, scope), columns)
+            outputs.append(Output(item.name, emit(bound), infer(bound, columns.types)))
+    check_names(items, report)
+    report.stop_if_wrong()
+    if not columns.aggregates:
+        raise Fault("a row window without an aggregate", select, "add one, such as AVG(x)")
+    window = RowsWindow(tuple(dict.fromkeys(keys)), source.window.rows)
+    return RowsAggregate(lower(source.relation, columns.takes, where), window, columns.aggregates), Finish(
+        tuple(outputs)
+    )
+
+
+def _key(node: exp.Expr, columns: Columns, scope: Scope) -> str:
+    type_ = infer(node, scope.columns)
+    if type_.is_nested or type_.kind is Kind.INTERVAL:
+        raise Fault(f"PARTITION BY takes plain values, not {type_}", node, "use a field, an element or to_json(...)")
+    return columns.column(node).name
+
+
+def _rewrite(node: exp.Expr, columns: Columns) -> exp.Expr:
+    """Aggregates and the largest expressions without one, each as a column."""
+    if is_aggregate(node):
+        return columns.aggregate(node)
+    if not any(is_aggregate(part) for part in node.walk()):
+        return node.copy() if isinstance(node, (exp.Literal, exp.Var, exp.DataType)) else columns.column(node)
+    return rebuilt(node, lambda part: _rewrite(part, columns))

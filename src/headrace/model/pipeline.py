@@ -1,0 +1,85 @@
+"""A whole pipeline: streams, queries, engine settings, sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.model.query import Query
+from headrace.model.stream import Stream
+from headrace.units import SECOND_US
+
+__all__ = ["EngineSettings", "Pipeline", "PlacementSettings", "Site"]
+
+SCHEDULES = ("none", "aggressive", "conservative", "hybrid", "hybrid-late", "hybrid-late-pending")
+JOINS = ("auto", "hash", "split", "biclique", "hybrid")
+SHEDDING = ("auto", "off")
+STRATEGIES = ("optimal", "edge", "edge+", "in-network", "warehouse")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How one site runs; `trigger_us` is the time an epoch may take."""
+
+    trigger_us: int = SECOND_US
+    checkpoint: str | None = None
+    schedule: str = "hybrid-late-pending"
+    join: str = "auto"
+    shedding: str = "auto"
+    bins: int | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("schedule", self.schedule, SCHEDULES),
+            ("join", self.join, JOINS),
+            ("shedding", self.shedding, SHEDDING),
+        ):
+            if value not in known:
+                raise ValueError(f"unknown {name} '{value}'; known: {', '.join(known)}")
+        if self.trigger_us < 0:
+            raise ValueError(f"trigger cannot be negative: {self.trigger_us} us")
+        if self.bins is not None and not 1 <= self.bins <= 4096:
+            raise ValueError(f"bins must be between 1 and 4096, not {self.bins}")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place that runs one Spark application; answers are wanted at the proxy."""
+
+    name: str
+    streams: tuple[str, ...] = ()
+    proxy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSettings:
+    """How operators are placed on sites; latencies are one-way milliseconds by unordered pair of sites."""
+
+    strategy: str = "optimal"
+    max_latency_us: int | None = None
+    latency_ms: tuple[tuple[str, str, float], ...] = ()
+    matrix: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"unknown placement strategy '{self.strategy}'; known: {', '.join(STRATEGIES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Everything a pipeline file says, bound and checked."""
+
+    name: str
+    streams: tuple[Stream, ...]
+    queries: tuple[Query, ...]
+    output: str = "out"
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    sites: tuple[Site, ...] = ()
+    placement: PlacementSettings = field(default_factory=PlacementSettings)
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name; KeyError if there is none."""
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        raise KeyError(name)

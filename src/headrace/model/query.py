@@ -1,0 +1,215 @@
+"""A bound query: a tree of operators over streams and what becomes of its rows.
+
+SQL text inside the tree is Spark SQL. A `Scan` evaluates its expressions over one struct column per stream
+(`packets.length`); every operator above refers to its child's columns by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.model.types import Column, DataType
+from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow
+
+__all__ = [
+    "Aggregate",
+    "Finish",
+    "Join",
+    "JoinSide",
+    "NamedExpression",
+    "Operator",
+    "OrderKey",
+    "Output",
+    "Query",
+    "RowsAggregate",
+    "Scan",
+    "SinkSpec",
+    "Union",
+    "WindowAggregate",
+    "columns_of",
+    "streams_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedExpression:
+    """A Spark SQL expression, the column it makes, and the input columns it reads (`packets.length`)."""
+
+    name: str
+    sql: str
+    type: DataType
+    reads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The rows of one stream for which `where` holds, as the columns named here."""
+
+    stream: str
+    columns: tuple[NamedExpression, ...]
+    where: NamedExpression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All rows of all inputs; the inputs have the same column names and types."""
+
+    inputs: tuple[Operator, ...]
+
+    def __post_init__(self) -> None:
+        shapes = {tuple((c.name, c.type.kind) for c in columns_of(i)) for i in self.inputs}
+        if len(self.inputs) < 2 or len(shapes) != 1:
+            raise ValueError("UNION ALL needs two or more inputs with the same columns")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """One input of a join, the name its columns go by (`alias.column`), and how long a row can match."""
+
+    alias: str
+    input: Operator
+    window: RangeWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of rows within each other's ranges for which `on` holds; `columns` and `where` see both sides by alias."""
+
+    left: JoinSide
+    right: JoinSide
+    how: str  # inner | left | right | full
+    on: NamedExpression
+    equalities: tuple[tuple[str, str], ...]  # SQL pairs (left side, right side) that `on` requires to be equal
+    columns: tuple[NamedExpression, ...]
+    where: NamedExpression | None = None
+
+    def __post_init__(self) -> None:
+        if self.how not in ("inner", "left", "right", "full"):
+            raise ValueError(f"unknown join kind '{self.how}'; known: inner, left, right, full")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate of a query over its input's columns.
+
+    `function` is one of: count, sum, avg, min, max, stddev_samp, stddev_pop, var_samp, var_pop, percentile,
+    percentile_disc, approx_count_distinct, approx_percentile, approx_top_k. `argument` is None for COUNT(*);
+    `filter` names a boolean column; `parameters` are the literal arguments (a fraction, a k, an accuracy).
+    """
+
+    name: str
+    function: str
+    argument: str | None
+    type: DataType
+    distinct: bool = False
+    filter: str | None = None
+    parameters: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """Aggregates by key over a sliding or hopping window of event time.
+
+    `time` names the input column that dates a row when the input is a join; None is the row's own time.
+    """
+
+    input: Operator
+    window: SlidingWindow | HoppingWindow
+    keys: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+    time: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAggregate:
+    """Aggregates over the last rows of each key, for every row."""
+
+    input: Operator
+    window: RowsWindow
+    aggregates: tuple[Aggregate, ...]
+
+
+Operator = Scan | Union | Join | WindowAggregate | RowsAggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result column: Spark SQL over the root operator's columns, and over window_start and window_end."""
+
+    name: str
+    sql: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """One ORDER BY term over the output columns."""
+
+    sql: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What turns the root operator's rows into results: HAVING, the SELECT list, ORDER BY and LIMIT per window."""
+
+    outputs: tuple[Output, ...]
+    having: str | None = None
+    order_by: tuple[OrderKey, ...] = ()
+    limit: int | None = None
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """Where results go: any Spark batch format, or one of our own (console, memory, python)."""
+
+    format: str = "parquet"
+    path: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A continuous query, bound to its streams."""
+
+    name: str
+    sql: str
+    root: Operator
+    finish: Finish
+    sink: SinkSpec = field(default_factory=SinkSpec)
+    priority: int = 0
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.weight <= 0:
+            raise ValueError(f"query '{self.name}': weight must be positive, not {self.weight}")
+
+
+def columns_of(operator: Operator) -> tuple[Column, ...]:
+    """The columns an operator gives to the one above it."""
+    match operator:
+        case Scan(columns=columns) | Join(columns=columns):
+            return tuple(Column(c.name, c.type) for c in columns)
+        case Union(inputs=inputs):
+            return columns_of(inputs[0])
+        case WindowAggregate(input=child, keys=keys, aggregates=aggregates):
+            below = {column.name: column for column in columns_of(child)}
+            return tuple(below[key] for key in keys) + tuple(Column(a.name, a.type) for a in aggregates)
+        case RowsAggregate(input=child, aggregates=aggregates):
+            return columns_of(child) + tuple(Column(a.name, a.type) for a in aggregates)
+
+
+def streams_of(operator: Operator) -> tuple[str, ...]:
+    """Names of the streams an operator reads, each once, in order of appearance."""
+    match operator:
+        case Scan(stream=stream):
+            return (stream,)
+        case Union(inputs=inputs):
+            found = [name for child in inputs for name in streams_of(child)]
+        case Join(left=left, right=right):
+            found = [*streams_of(left.input), *streams_of(right.input)]
+        case WindowAggregate(input=child) | RowsAggregate(input=child):
+            found = list(streams_of(child))
+    return tuple(dict.fromkeys(found))

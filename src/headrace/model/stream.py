@@ -1,0 +1,54 @@
+"""A named streaming source with an event-time column and an allowed lateness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.model.types import Column, Kind
+from headrace.units import SECOND_US
+
+__all__ = ["DEFAULT_AHEAD_US", "DEFAULT_IDLE_US", "Source", "Stream"]
+
+# Clocks of producers drift by seconds and batch jobs by minutes; a row an hour in the future is a mistake.
+DEFAULT_AHEAD_US = 3600 * SECOND_US
+# Long enough that a slow source is not taken for a silent one.
+DEFAULT_IDLE_US = 60 * SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How Spark reads a stream: a format, a path if it has one, and options."""
+
+    format: str
+    path: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream and its time; `source` is None when the caller brings a DataFrame."""
+
+    name: str
+    columns: tuple[Column, ...]
+    time: str
+    lateness_us: int = 0
+    ahead_us: int = DEFAULT_AHEAD_US
+    idle_us: int = DEFAULT_IDLE_US
+    source: Source | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if self.lateness_us < 0 or self.ahead_us < 0 or self.idle_us <= 0:
+            raise ValueError(f"stream '{self.name}': lateness and ahead cannot be negative, idle must be positive")
+        kinds = {column.name: column.type.kind for column in self.columns}
+        if self.time not in kinds:
+            raise ValueError(
+                f"stream '{self.name}' has no column '{self.time}' to take time from; it has {', '.join(kinds)}"
+            )
+        if kinds[self.time] is not Kind.TIMESTAMP:
+            raise ValueError(
+                f"stream '{self.name}': time column '{self.time}' is {kinds[self.time].value}, it must be TIMESTAMP"
+            )
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, found as Spark finds it: ignoring case."""
+        return next((column for column in self.columns if column.name.lower() == name.lower()), None)

@@ -1,0 +1,137 @@
+"""What would run, and why, in text and in plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.errors import SpecError
+from headrace.model import Join, Operator, Pipeline, Query, RowsAggregate, Scan, Union, WindowAggregate, streams_of
+from headrace.planning.synopsis import AnswerPlan, Synopsis, plan_answer
+from headrace.units import format_duration
+
+__all__ = ["explain", "explain_text"]
+
+
+def explain(pipeline: Pipeline) -> dict[str, Any]:
+    """Streams, synopses with the queries they serve, and how each query is answered."""
+    plans: dict[str, AnswerPlan] = {}
+    queries: dict[str, Any] = {}
+    for query in pipeline.queries:
+        try:
+            plans[query.name] = plan_answer(query)
+            queries[query.name] = _answered(plans[query.name])
+        except SpecError as problem:
+            queries[query.name] = {**_shape(query), "runs": False, "why": problem.problems[0].message}
+    synopses: dict[str, Any] = {}
+    for name, plan in plans.items():
+        for synopsis in plan.synopses:
+            synopses.setdefault(synopsis.id, {**_synopsis(synopsis), "serves": []})["serves"].append(name)
+    return {
+        "pipeline": pipeline.name,
+        "streams": {
+            s.name: {
+                "time": s.time,
+                "lateness": format_duration(s.lateness_us),
+                "ahead": format_duration(s.ahead_us),
+                "idle": format_duration(s.idle_us),
+                "source": None if s.source is None else s.source.format,
+            }
+            for s in pipeline.streams
+        },
+        "synopses": synopses,
+        "queries": queries,
+        "jobs_per_epoch": JOBS,
+    }
+
+
+def _shape(query: Query) -> dict[str, Any]:
+    return {"streams": list(streams_of(query.root)), "plan": _tree(query.root), "sink": query.sink.format}
+
+
+def _tree(operator: Operator) -> Any:
+    match operator:
+        case Scan(stream=stream, where=where):
+            return f"scan {stream}" + (f" where {where.sql}" if where else "")
+        case Union(inputs=inputs):
+            return {"union": [_tree(child) for child in inputs]}
+        case Join(left=left, right=right, how=how, on=on, equalities=equalities):
+            return {
+                "join": how,
+                "on": on.sql,
+                "equalities": [f"{a} = {b}" for a, b in equalities],
+                "left": {left.alias: _tree(left.input), "window": str(left.window)},
+                "right": {right.alias: _tree(right.input), "window": str(right.window)},
+            }
+        case WindowAggregate(input=child, window=window, keys=keys, aggregates=aggregates):
+            return {
+                "aggregate": [f"{a.function}({a.argument or '*'})" for a in aggregates],
+                "by": list(keys),
+                "window": str(window),
+                "input": _tree(child),
+            }
+        case RowsAggregate(input=child, window=window, aggregates=aggregates):
+            return {
+                "rows": str(window),
+                "aggregate": [f"{a.function}({a.argument or '*'})" for a in aggregates],
+                "input": _tree(child),
+            }
+
+
+def _answered(plan: AnswerPlan) -> dict[str, Any]:
+    window = plan.aggregate.window
+    return {
+        **_shape(plan.query),
+        "runs": True,
+        "window": str(window),
+        "pane": format_duration(window.pane_us),
+        "panes_per_answer": window.size_us // window.pane_us,
+        "synopses": [s.id for s in plan.synopses],
+        "why": f"panes of {format_duration(window.pane_us)}, the greatest length that divides size and slide",
+    }
+
+
+def _synopsis(synopsis: Synopsis) -> dict[str, Any]:
+    feed = synopsis.feeds[0]
+    return {
+        "streams": [f.stream for f in synopsis.feeds],
+        "pane": format_duration(synopsis.pane_us),
+        "keys": list(feed.keys),
+        "detail": feed.detail,
+        "where": feed.where,
+        "measures": [
+            m.kind if m.argument is None else f"{m.kind}({feed.arguments[m.argument]})" for m in synopsis.measures
+        ],
+        "keeps": synopsis.keep,
+    }
+
+
+# How many Spark jobs an epoch takes, whatever its rows.
+JOBS = "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 per other due query"
+
+
+def explain_text(pipeline: Pipeline) -> str:
+    """The same for people."""
+    value = explain(pipeline)
+    lines = [f"pipeline {value['pipeline']}", "", "streams"]
+    for name, stream in value["streams"].items():
+        source = stream["source"] or "a DataFrame"
+        lines.append(f"  {name}: from {source}, time {stream['time']}, rows up to {stream['lateness']} late are used")
+    lines += ["", "synopses (partial aggregates by pane, kept once however many queries they serve)"]
+    for id_, synopsis in value["synopses"].items():
+        keys = ", ".join(synopsis["keys"]) or "no key"
+        detail = f", detail {synopsis['detail']}" if synopsis["detail"] else ""
+        where = f" where {synopsis['where']}" if synopsis["where"] else ""
+        lines.append(
+            f"  {id_}: panes of {synopsis['pane']} of {', '.join(synopsis['streams'])}{where} by {keys}{detail}"
+        )
+        lines.append(f"      keeps {', '.join(synopsis['measures'])}; serves {', '.join(synopsis['serves'])}")
+    lines += ["", "queries"]
+    for name, query in value["queries"].items():
+        if query["runs"]:
+            lines.append(f"  {name}: {query['window']} over {', '.join(query['streams'])}, to {query['sink']}")
+            lines.append(f"      {query['panes_per_answer']} panes per answer; {query['why']}")
+        else:
+            lines.append(f"  {name}: not run: {query['why']}")
+            lines.append(f"      {query['plan']}")
+    lines += ["", f"Spark jobs per epoch: {value['jobs_per_epoch']}"]
+    return "\n".join(lines)

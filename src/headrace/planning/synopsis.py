@@ -1,0 +1,306 @@
+"""Which partial aggregates answer a query: synopses whose identity belongs to no query.
+
+Every aggregate is answered from tables of one shape, `(pane, group keys, detail) -> mergeable measures`:
+
+    SUM, COUNT, AVG, MIN, MAX, VARIANCE   no detail
+    COUNT(DISTINCT x), MEDIAN, PERCENTILE detail = x,              measure = rows
+    approx_count_distinct(x)              detail = HLL register,   measure = greatest rank
+    approx_percentile(x)                  detail = DDSketch bucket, measure = rows
+    approx_top_k(x)                       detail = x, only the heaviest kept (Misra-Gries), measure = rows
+
+so one kernel keeps them all, and sketches merge exactly as counts do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+
+from headrace.errors import Problem, SpecError
+from headrace.model import Aggregate, DataType, Kind, NamedExpression, Operator, Query, Scan, Union, WindowAggregate
+
+__all__ = ["AggregateSource", "AnswerPlan", "Feed", "Measure", "Synopsis", "plan_answer"]
+
+_BIGINT = DataType(Kind.BIGINT)
+_DOUBLE = DataType(Kind.DOUBLE)
+_INT = DataType(Kind.INT)
+
+# 2^11 registers: a standard error of 1.04 / sqrt(2048) = 2.3 %, in at most 2 kB per group and pane.
+MIN_HLL_BITS = 11
+MAX_HLL_BITS = 16
+# Relative value error of approx_percentile when its accuracy argument asks for less than this.
+MIN_RELATIVE_ERROR = 1e-3
+DEFAULT_RELATIVE_ERROR = 1e-2
+# Spark's default for maxItemsTracked is 10000, which would keep most key spaces whole in every pane.
+DEFAULT_ITEMS_TRACKED = 1000
+# Log buckets of positive doubles lie within +-355,000 at a relative error of 0.1 %; the offset keeps them positive.
+BUCKET_OFFSET = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One stream's rows as a synopsis takes them: Spark SQL for the filter, group keys, detail and arguments."""
+
+    stream: str
+    where: str | None
+    keys: tuple[str, ...]
+    detail: str | None
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A mergeable partial over the feed's argument at `argument` (None: over rows).
+
+    `kind` is rows | count | sum | min | max | moments.
+    """
+
+    kind: str
+    argument: int | None
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Synopsis:
+    """Partial aggregates by pane, group keys and detail; equal synopses are one."""
+
+    feeds: tuple[Feed, ...]
+    pane_us: int
+    keys: tuple[DataType, ...]
+    detail: DataType | None
+    measures: tuple[Measure, ...]
+    keep: int | None = None
+
+    @property
+    def id(self) -> str:
+        """A name made of the content alone, the same in every process and version."""
+        text = json.dumps(
+            [
+                [[f.stream, f.where, f.keys, f.detail, f.arguments] for f in self.feeds],
+                self.pane_us,
+                [str(key) for key in self.keys],
+                str(self.detail),
+                [[m.kind, m.argument, str(m.type)] for m in self.measures],
+                self.keep,
+            ]
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSource:
+    """Where one aggregate of a query comes from: a synopsis and the positions of its measures there."""
+
+    aggregate: Aggregate
+    synopsis: str
+    measures: tuple[int, ...]
+    parameters: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPlan:
+    """How a query is answered: `main` holds its groups, `sources` its aggregates."""
+
+    query: Query
+    main: str
+    sources: tuple[AggregateSource, ...]
+    synopses: tuple[Synopsis, ...]
+
+    @property
+    def aggregate(self) -> WindowAggregate:
+        assert isinstance(self.query.root, WindowAggregate)
+        return self.query.root
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A synopsis being collected: SQL of each argument per feed, by position."""
+
+    detail: tuple[str, ...] | None
+    detail_type: DataType | None
+    keep: int | None
+    arguments: list[tuple[str, ...]]
+    measures: list[Measure]
+
+    def add(self, kind: str, argument: tuple[str, ...] | None, type_: DataType) -> int:
+        position: int | None = None
+        if argument is not None:
+            if argument not in self.arguments:
+                self.arguments.append(argument)
+            position = self.arguments.index(argument)
+        measure = Measure(kind, position, type_)
+        if measure not in self.measures:
+            self.measures.append(measure)
+        return self.measures.index(measure)
+
+
+def plan_answer(query: Query) -> AnswerPlan:
+    """The synopses that answer a windowed aggregate over one stream or a union of streams."""
+    root = query.root
+    if not isinstance(root, WindowAggregate):
+        what = "a join" if type(root).__name__ == "Join" else "a row window"
+        raise SpecError(
+            Problem(f"{what} cannot be run by this version", query=query.name, hint="it can be checked and explained")
+        )
+    scans = _scans(root.input, query.name)
+    plain = _Draft(None, None, None, [], [])
+    plain.add("rows", None, _BIGINT)
+    drafts = [plain]
+    found: list[tuple[int, Aggregate, tuple[int, ...], tuple[float, ...]]] = []
+    for aggregate in root.aggregates:
+        arguments = None if aggregate.argument is None else tuple(_masked(s, aggregate) for s in scans)
+        if arguments is None and aggregate.filter is not None:
+            arguments = tuple(f"CASE WHEN {_column(s, aggregate.filter).sql} THEN true END" for s in scans)
+        type_ = _BIGINT if aggregate.argument is None else _column(scans[0], aggregate.argument).type
+        detail = _detail(aggregate, arguments, type_, query.name)
+        if detail is None:
+            found.append((0, aggregate, _plain(plain, aggregate, arguments, type_), ()))
+            continue
+        expressions, detail_type, keep, kind, extra, parameters = detail
+        draft = next((d for d in drafts if d.detail == expressions and d.keep == keep), None)
+        if draft is None:
+            draft = _Draft(expressions, detail_type, keep, [], [])
+            drafts.append(draft)
+        position = draft.add(kind, extra, _BIGINT if kind == "rows" else _INT)
+        found.append((drafts.index(draft), aggregate, (position,), parameters))
+    synopses = [_build(draft, scans, root) for draft in drafts]
+    return AnswerPlan(
+        query,
+        synopses[0].id,
+        tuple(AggregateSource(a, synopses[i].id, measures, parameters) for i, a, measures, parameters in found),
+        tuple(dict.fromkeys(synopses)),
+    )
+
+
+def _build(draft: _Draft, scans: tuple[Scan, ...], root: WindowAggregate) -> Synopsis:
+    feeds = tuple(
+        Feed(
+            stream=scan.stream,
+            where=scan.where.sql if scan.where else None,
+            keys=tuple(_normal(_column(scan, key)) for key in root.keys),
+            detail=draft.detail[i] if draft.detail else None,
+            arguments=tuple(argument[i] for argument in draft.arguments),
+        )
+        for i, scan in enumerate(scans)
+    )
+    keys = tuple(_column(scans[0], key).type for key in root.keys)
+    return Synopsis(feeds, root.window.pane_us, keys, draft.detail_type, tuple(draft.measures), draft.keep)
+
+
+def _scans(operator: Operator, query: str) -> tuple[Scan, ...]:
+    match operator:
+        case Scan():
+            return (operator,)
+        case Union(inputs=inputs):
+            return tuple(scan for child in inputs for scan in _scans(child, query))
+        case _:
+            raise SpecError(
+                Problem(
+                    "an aggregate over a join cannot be run by this version",
+                    query=query,
+                    hint="it can be checked and explained",
+                )
+            )
+
+
+def _column(scan: Scan, name: str) -> NamedExpression:
+    return next(column for column in scan.columns if column.name == name)
+
+
+def _normal(expression: NamedExpression) -> str:
+    """Keys as GROUP BY compares them: one NaN and one zero."""
+    if not expression.type.is_float:
+        return expression.sql
+    sql = expression.sql
+    return f"CASE WHEN isnan({sql}) THEN {expression.type}('NaN') ELSE {sql} + {expression.type}(0) END"
+
+
+def _masked(scan: Scan, aggregate: Aggregate) -> str:
+    assert aggregate.argument is not None
+    argument = _column(scan, aggregate.argument)
+    sql = _normal(argument) if aggregate.distinct else argument.sql
+    if aggregate.filter is None:
+        return sql
+    return f"CASE WHEN {_column(scan, aggregate.filter).sql} THEN {sql} END"
+
+
+def _plain(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | None, type_: DataType) -> tuple[int, ...]:
+    match aggregate.function:
+        case "count" if arguments is None:
+            return (draft.add("rows", None, _BIGINT),)
+        case "count":
+            return (draft.add("count", arguments, _BIGINT),)
+        case "sum":
+            return (draft.add("sum", arguments, type_),)
+        case "avg":
+            return (draft.add("sum", arguments, type_), draft.add("count", arguments, _BIGINT))
+        case "min" | "max":
+            return (draft.add(aggregate.function, arguments, type_),)
+        case "stddev_samp" | "stddev_pop" | "var_samp" | "var_pop":
+            return (draft.add("moments", arguments, _DOUBLE),)
+        case other:
+            raise ValueError(f"unknown aggregate function '{other}'")
+
+
+_Detail = tuple[tuple[str, ...], DataType, int | None, str, tuple[str, ...] | None, tuple[float, ...]]
+
+
+def _detail(aggregate: Aggregate, arguments: tuple[str, ...] | None, type_: DataType, query: str) -> _Detail | None:
+    """Detail expression per feed, its type, how many to keep, the measure, its argument, parameters of the finish."""
+    function, parameters = aggregate.function, aggregate.parameters
+    if arguments is None:
+        return None
+    if function in ("percentile", "percentile_disc") or (aggregate.distinct and function not in ("min", "max")):
+        return arguments, type_, None, "rows", None, parameters
+    if function == "approx_count_distinct":
+        # The registers that give the wanted standard error, but never fewer than the default.
+        wanted = math.ceil(2 * math.log2(1.04 / parameters[0])) if parameters else 0
+        bits = min(MAX_HLL_BITS, max(MIN_HLL_BITS, wanted))
+        return *_hll(arguments, type_, bits), (float(bits),)
+    if function == "approx_percentile":
+        if not type_.is_numeric:
+            raise SpecError(
+                Problem(
+                    f"approx_percentile needs a number, not {type_}", query=query, hint="cast it, or use percentile"
+                )
+            )
+        error = DEFAULT_RELATIVE_ERROR if len(parameters) < 2 else 1.0 / max(parameters[1], 1.0)
+        error = min(0.1, max(MIN_RELATIVE_ERROR, error))
+        return tuple(_bucket(sql, error) for sql in arguments), _INT, None, "rows", None, (parameters[0], error)
+    if function == "approx_top_k":
+        k = int(parameters[0]) if parameters else 5
+        tracked = int(parameters[1]) if len(parameters) > 1 else DEFAULT_ITEMS_TRACKED
+        return arguments, type_, max(k, tracked), "rows", None, (float(k),)
+    return None
+
+
+def _hll(
+    arguments: tuple[str, ...], type_: DataType, bits: int
+) -> tuple[tuple[str, ...], DataType, None, str, tuple[str, ...]]:
+    """Register and rank of each value (Flajolet et al. 2007), from Spark's own 64-bit hash."""
+    hashes = tuple(f"xxhash64({sql} + {type_}(0))" if type_.is_float else f"xxhash64({sql})" for sql in arguments)
+    registers = tuple(
+        f"CASE WHEN {sql} IS NOT NULL THEN CAST({hashed} & {(1 << bits) - 1}L AS INT) END"
+        for sql, hashed in zip(arguments, hashes, strict=True)
+    )
+    # log2 of zero is NULL: a hash without a single bit left has the greatest rank there is.
+    ranks = tuple(
+        f"COALESCE({64 - bits} - CAST(FLOOR(LOG2(CAST(shiftrightunsigned({hashed}, {bits}) AS DOUBLE))) AS INT),"
+        f" {65 - bits})"
+        for hashed in hashes
+    )
+    return registers, _INT, None, "max", ranks
+
+
+def _bucket(sql: str, error: float) -> str:
+    """Logarithmic bucket of a value (DDSketch, Masson et al. 2019), in the order of the values."""
+    value = f"CAST({sql} AS DOUBLE)"
+    log_gamma = math.log((1 + error) / (1 - error))
+    bucket = f"CAST(CEIL(LN(ABS({value})) / {log_gamma!r}D) AS INT) + {BUCKET_OFFSET}"
+    return (
+        f"CASE WHEN {sql} IS NULL THEN NULL WHEN isnan({value}) THEN {2**31 - 1}"
+        f" WHEN ABS({value}) = DOUBLE('Infinity') THEN {2**31 - 2} * CAST(SIGN({value}) AS INT)"
+        f" WHEN {value} = 0 THEN 0 WHEN {value} > 0 THEN {bucket} ELSE -({bucket}) END"
+    )

@@ -1,0 +1,54 @@
+"""Which state chunks to merge, so that their number stays small and every row is rewritten a few times only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["FAN_IN", "ChunkSize", "Merge", "NoMerge", "plan_merge"]
+
+# Eight small chunks become one: a pane is rewritten log8(epochs per window) times, and at most about
+# 8 * log8(epochs per window) chunks are open.
+FAN_IN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSize:
+    """A chunk's name, how often it has been merged (`level`), and the greatest pane end it holds."""
+
+    name: str
+    level: int
+    last_end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """These chunks become one of the given level."""
+
+    chunks: tuple[str, ...]
+    level: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoMerge:
+    """Nothing to merge."""
+
+    reason: str
+
+
+def plan_merge(chunks: Sequence[ChunkSize], fan_in: int = FAN_IN) -> Merge | NoMerge:
+    """Merges the lowest level that is full.
+
+    >>> plan_merge([ChunkSize(str(i), 0, i) for i in range(3)], fan_in=3)
+    Merge(chunks=('0', '1', '2'), level=1, reason='3 chunks of level 0')
+    >>> plan_merge([ChunkSize("a", 0, 1)])
+    NoMerge(reason='1 chunk, fewer than 8 of any level')
+    """
+    levels = sorted({chunk.level for chunk in chunks})
+    for level in levels:
+        full = [chunk for chunk in chunks if chunk.level == level]
+        if len(full) >= fan_in:
+            return Merge(tuple(c.name for c in full), level + 1, f"{len(full)} chunks of level {level}")
+    plural = "chunk" if len(chunks) == 1 else "chunks"
+    return NoMerge(f"{len(chunks)} {plural}, fewer than {fan_in} of any level")

@@ -1,0 +1,78 @@
+"""Durations and sizes as people write them. Event time is in whole microseconds everywhere."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["SECOND_US", "format_bytes", "format_duration", "parse_duration"]
+
+SECOND_US = 1_000_000
+
+_UNITS_US = {
+    "us": 1, "microsecond": 1, "microseconds": 1,
+    "ms": 1_000, "millisecond": 1_000, "milliseconds": 1_000,
+    "s": SECOND_US, "sec": SECOND_US, "secs": SECOND_US, "second": SECOND_US, "seconds": SECOND_US,
+    "m": 60 * SECOND_US, "min": 60 * SECOND_US, "mins": 60 * SECOND_US,
+    "minute": 60 * SECOND_US, "minutes": 60 * SECOND_US,
+    "h": 3600 * SECOND_US, "hour": 3600 * SECOND_US, "hours": 3600 * SECOND_US,
+    "d": 86400 * SECOND_US, "day": 86400 * SECOND_US, "days": 86400 * SECOND_US,
+    "w": 7 * 86400 * SECOND_US, "week": 7 * 86400 * SECOND_US, "weeks": 7 * 86400 * SECOND_US,
+}  # fmt: skip
+
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+
+
+def parse_duration(text: str) -> int:
+    """Microseconds of a duration; raises ValueError with the accepted form.
+
+    >>> parse_duration("10 min"), parse_duration("1 minute 30 seconds"), parse_duration("2.5s")
+    (600000000, 90000000, 2500000)
+    >>> parse_duration("ten minutes")
+    Traceback (most recent call last):
+    ...
+    ValueError: 'ten minutes' is not a duration; write a number and a unit, such as '10 seconds', '5 min' or '1 hour'
+    """
+    position, total = 0, 0.0
+    body = text.strip()
+    if body.lower().startswith("interval "):
+        body = body[9:]
+    while position < len(body):
+        match = _PART.match(body, position)
+        unit = _UNITS_US.get(match.group(2).lower()) if match else None
+        if match is None or unit is None:
+            break
+        total += float(match.group(1)) * unit
+        position = match.end()
+    if not body or position < len(body):
+        raise ValueError(
+            f"{text!r} is not a duration; write a number and a unit, such as '10 seconds', '5 min' or '1 hour'"
+        )
+    return round(total)
+
+
+def format_duration(us: int) -> str:
+    """The shortest exact reading of a duration in one unit.
+
+    >>> format_duration(600_000_000), format_duration(90_000_000), format_duration(1_500)
+    ('10 min', '90 s', '1500 us')
+    """
+    if us == 0:
+        return "0 s"
+    for unit, name in ((86400 * SECOND_US, "d"), (3600 * SECOND_US, "h"), (60 * SECOND_US, "min"),
+                       (SECOND_US, "s"), (1_000, "ms")):  # fmt: skip
+        if us % unit == 0:
+            return f"{us // unit} {name}"
+    return f"{us} us"
+
+
+def format_bytes(count: float) -> str:
+    """A size with three significant digits.
+
+    >>> format_bytes(512), format_bytes(3_400_000)
+    ('512 B', '3.4 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,0 +1,115 @@
+"""kill -9 of the driver at named points and at random times: results and ledger equal the undisturbed run's.
+
+How to see that the suite has teeth: HEADRACE_WITHOUT=decisions|sinks|manifests takes one safeguard away and the tests
+of this file must fail.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from victim import QUERIES
+from world import assert_same, make_epochs, results, write_epochs
+
+POINTS = [
+    "before-decision",
+    "after-decision",
+    "mid-state",
+    "after-state",
+    "mid-sinks",
+    "after-sinks",
+    "before-manifest",
+    "after-manifest",
+]
+# Random kills per test run; more with HEADRACE_KILLS=20.
+KILLS = int(os.environ.get("HEADRACE_KILLS", "3"))
+WITHOUT = os.environ.get("HEADRACE_WITHOUT", "nothing")
+SUPPORT = Path(__file__).parent.parent / "support"
+
+
+def start(home: Path, kill: str = "-", without: str = WITHOUT) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(SUPPORT)}
+    command = [sys.executable, str(SUPPORT / "victim.py"), str(home), "2", kill, without]
+    with (home / "log.txt").open("ab") as log:
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def finish(home: Path) -> None:
+    process = start(home)
+    assert process.wait(timeout=200) == 0, (home / "log.txt").read_text()[-3000:]
+
+
+def outcome(home: Path) -> tuple[dict[str, list[Any]], Any]:
+    return {name: results(home / name) for name in QUERIES}, json.loads((home / "ledger.json").read_text())
+
+
+def prepare(home: Path) -> Path:
+    write_epochs(home / "in", make_epochs(seed=5, epochs=6, rows=120))
+    return home
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[Any]], Any]:
+    home = prepare(tmp_path_factory.mktemp("undisturbed"))
+    process = start(home, without="nothing")
+    assert process.wait(timeout=200) == 0, (home / "log.txt").read_text()[-3000:]
+    found = outcome(home)
+    used, late, shed, rejected = found[1]["r"]
+    assert min(used, late, rejected) > 0 and shed == 0, "the rows must put every account of the ledger to use"
+    return found
+
+
+def check(home: Path, undisturbed: tuple[dict[str, list[Any]], Any]) -> None:
+    found, ledger = outcome(home)
+    for name in QUERIES:
+        assert_same(found[name], undisturbed[0][name])
+    assert ledger == undisturbed[1]
+    kept = sum(len(file.read_text().splitlines()) for file in (home / "state" / "rejected").glob("epoch-*.json"))
+    assert kept == ledger["r"][3]
+
+
+def test_kills_at_every_named_point(tmp_path: Path, undisturbed: tuple[dict[str, list[Any]], Any]) -> None:
+    """One run, killed at each point in turn, each time in the first epoch that gets there."""
+    home = prepare(tmp_path)
+    killed = []
+    for point in POINTS:
+        process = start(home, f"{point}@0")
+        if process.wait(timeout=200) == -signal.SIGKILL:
+            killed.append((home / "killed").read_text().partition("@")[0])
+        else:
+            break
+    assert killed == POINTS[: len(killed)]
+    assert len(killed) >= 6, f"only {killed} fired"
+    finish(home)
+    check(home, undisturbed)
+
+
+def test_kills_at_random_times(tmp_path: Path, undisturbed: tuple[dict[str, list[Any]], Any]) -> None:
+    home = prepare(tmp_path)
+    fired = 0
+    for seed in range(KILLS):
+        process = start(home)
+        # From the first sign of work on, a run takes some seconds on a small machine.
+        deadline = time.monotonic() + 60
+        while not (home / "state" / "headrace.json").exists() and time.monotonic() < deadline:
+            assert process.poll() is None, (home / "log.txt").read_text()[-3000:]
+        try:
+            process.wait(timeout=random.Random(seed).uniform(3, 12))
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            fired += 1
+        else:
+            break
+    assert fired >= 1, "no kill fired"
+    finish(home)
+    check(home, undisturbed)

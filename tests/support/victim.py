@@ -1,0 +1,103 @@
+"""A driver that tests kill: runs one pipeline over files, and dies where it is told to.
+
+    python victim.py HOME BINS POINT@EPOCH   kill -9 itself at a named point of an epoch ("-": nowhere)
+
+The pipeline has rows dated around the wall clock of their epoch, so that a replay which asked the clock again would
+admit other rows; a SQL-finished and a directly written query; and a sink of its own that appends to a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from world import SCHEMA, START
+
+import headrace as hr
+from headrace.engine import Hooks, build_session
+
+QUERIES = {
+    "direct": "SELECT k, SUM(i) AS v, COUNT(*) AS n FROM r [WINDOW 60 s SLIDE 20 s] GROUP BY k",
+    "by_sql": "SELECT g, SUM(i) + 1 AS v, COUNT(DISTINCT s) AS n FROM r GROUP BY window(ts, '50 seconds', '20 seconds'), g",
+    "total": "SELECT COUNT(*) AS n FROM r [WINDOW 40 s SLIDE 20 s]",
+}  # fmt: skip
+LATENESS_S = 20
+AHEAD_S = 40
+# Without decision replay the clock would have moved on by this when an epoch is run again.
+SKEW_US = 3_600_000_000
+
+
+def clock(home: Path, without: str) -> Any:
+    """Wall time by epoch; an epoch that was decided before and asks again gets another time."""
+
+    def now(epoch: int) -> int:
+        decided = (home / "asked" / str(epoch)).exists()
+        if (home / "state" / "decisions" / f"{epoch}.json").exists() or decided:
+            return START + epoch * 20_000_000 + SKEW_US
+        if without == "decisions":
+            (home / "asked").mkdir(exist_ok=True)
+            (home / "asked" / str(epoch)).touch()
+        return START + epoch * 20_000_000
+
+    return now
+
+
+def cripple(without: str) -> None:
+    """Takes one of the engine's three safeguards away."""
+    from headrace.engine.checkpoint import Checkpoint
+    from headrace.engine.sinks import FileSink
+
+    if without == "decisions":
+        Checkpoint.decision = lambda self, epoch: None  # type: ignore[method-assign]
+        Checkpoint.write_decision = lambda self, decision: None  # type: ignore[method-assign]
+    elif without == "sinks":
+        adopt = FileSink.adopt
+
+        def append(self: FileSink, files: list[str], epoch: int, replay: bool) -> None:
+            """Appends under a name of its own, as a plain `mode("append")` would."""
+            adopt(self, files, epoch * 1000 + len(self.storage.names("")), False)
+
+        FileSink.adopt = append  # type: ignore[method-assign]
+    elif without == "manifests":
+        commit = Checkpoint.commit
+
+        def late(self: Checkpoint, manifest: Any) -> None:
+            """Writes the manifest of every second epoch only."""
+            if manifest.epoch % 2 == 0:
+                commit(self, manifest)
+
+        Checkpoint.commit = late  # type: ignore[method-assign]
+
+
+def main() -> None:
+    home, bins, kill, without = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    point, _, epoch = kill.partition("@")
+    seen: dict[str, int] = {}
+
+    def probe(name: str) -> None:
+        seen[name] = seen.get(name, 0) + 1
+        if name == point and seen[name] == int(epoch) + 1:
+            (home / "killed").write_text(kill)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    cripple(without)
+    spark = build_session("victim", "local[2]", {"spark.driver.memory": "1g"})
+    pipe = hr.Pipeline("victim")
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(home / "in"))
+    pipe.stream("r", rows, time="ts", lateness=f"{LATENESS_S} seconds", ahead=f"{AHEAD_S} seconds")
+    for name, sql in QUERIES.items():
+        pipe.query(name, sql, sink=hr.parquet(str(home / name)))
+    hooks = Hooks(clock_us=clock(home, without), probe=probe)
+    run = pipe.start(spark, str(home / "state"), bins=bins, once=True, flush=True, hooks=hooks)
+    run.await_termination()
+    ledger = {name: [e.used, e.late, e.shed, e.rejected] for name, e in run.progress.ledger.items()}
+    (home / "ledger.json").write_text(json.dumps(ledger))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Layers import downwards only, pure layers stay pure, and every module says what it offers.
+
+Sources are parsed, not executed, so one broken module does not hide the others' faults.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "headrace"
+
+_BASE = {"errors", "units"}
+_BELOW_ENGINE = _BASE | {"model", "language", "planning", "policies"}
+_BELOW_SITES = _BELOW_ENGINE | {"engine", "simulation"}
+_BELOW_VIEWS = _BELOW_SITES | {"sites"}
+
+# What each layer may import besides itself; see CONTRIBUTING.md. "" is `headrace` itself, the public face.
+ALLOWED_IMPORTS: dict[str, set[str]] = {
+    "errors": set(),
+    "units": {"errors"},
+    "model": _BASE,
+    "language": _BASE | {"model"},
+    "policies": _BASE | {"model"},
+    "planning": _BASE | {"model", "policies"},
+    "engine": _BELOW_ENGINE,
+    "simulation": _BELOW_ENGINE,
+    "sites": _BELOW_SITES,
+    "bench": _BELOW_VIEWS | {""},
+    "dashboard": _BELOW_VIEWS,
+    "cli": _BELOW_VIEWS | {"", "bench", "dashboard"},
+    "__main__": {"cli"},
+    "api": _BELOW_VIEWS,
+    "": _BELOW_VIEWS | {"api"},
+}
+
+PURE = ("errors", "units", "model", "language", "planning", "policies")
+
+# Layer to the packages it may not touch: pure layers handle no rows, and a simulated world has no Spark in it.
+FOREIGN_IMPORTS: dict[str, set[str]] = {
+    **{layer: {"pyspark", "py4j", "polars", "pyarrow", "pandas"} for layer in PURE},
+    "simulation": {"pyspark", "py4j"},
+    "dashboard": {"pyspark", "py4j"},
+}
+
+# Reading these makes a decision depend on when, where or in which order it is made. None: every name of the module.
+CLOCK_AND_CHANCE: dict[str, set[str] | None] = {
+    "time": None,
+    "secrets": None,
+    "uuid": {"uuid1", "uuid4"},
+    "os": {"urandom", "getpid"},
+    "datetime.datetime": {"now", "today", "utcnow"},
+    "datetime.date": {"today"},
+    "numpy.random": None,
+}
+# A seeded generator that is passed in is welcome; the module's hidden one is not.
+SEEDED = {"random.Random", "numpy.random.Generator"}
+WITHOUT_CLOCK = (*PURE, "simulation")
+
+
+def module_name(path: Path) -> str:
+    parts = ("headrace", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def layer_of(module: str) -> str:
+    return [*module.split("."), ""][1]
+
+
+def modules_in(*layers: str) -> list[str]:
+    return [module for module in MODULES if layer_of(module) in layers]
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"), filename=str(MODULES[module]))
+
+
+def package_of(module: str) -> str:
+    return module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def imports_of(module: str) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything imported, also inside functions and under TYPE_CHECKING."""
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if node.level:
+                above = package_of(module).split(".")[: 1 - node.level or None]
+                source = ".".join([*above, *filter(None, [source])])
+            for alias in node.names:
+                # A name taken from `headrace` is a layer or belongs to its public face.
+                yield node.lineno, f"{source}.{alias.name}"
+
+
+def imported_layer(name: str) -> str:
+    layer = layer_of(name)
+    return layer if (PACKAGE / layer).is_dir() or (PACKAGE / f"{layer}.py").is_file() else ""
+
+
+def dotted(node: ast.expr, aliases: dict[str, str]) -> str:
+    """The name an attribute chain stands for, imports resolved; empty if it is no such chain."""
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id, "")
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value, aliases)
+        return f"{owner}.{node.attr}" if owner else ""
+    return ""
+
+
+def clocks_read(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of every use of a clock or of a hidden random generator."""
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.split(".")[0]
+                aliases[alias.asname or root] = alias.name if alias.asname else root
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            aliases |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name):
+            name = dotted(node, aliases)
+            owner, _, attribute = name.rpartition(".")
+            hidden = owner == "random" and name not in SEEDED
+            forbidden = CLOCK_AND_CHANCE.get(owner, set())
+            if hidden or (name not in SEEDED and (forbidden is None or attribute in forbidden)):
+                yield node.lineno, name
+
+
+def exports_of(module: str) -> list[str] | None:
+    for node in tree_of(module).body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            assert isinstance(node, ast.Assign | ast.AnnAssign)
+            assert node.value is not None
+            exports: list[str] = ast.literal_eval(node.value)
+            return list(exports)
+    return None
+
+
+def test_the_package_is_found():
+    assert "headrace.errors" in MODULES
+
+
+def test_every_folder_of_modules_is_a_package():
+    bare = {path.parent for path in MODULES.values() if not (path.parent / "__init__.py").is_file()}
+    assert not bare, "without __init__.py they are left out of the wheel, and doctests import them under other names"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down_the_layers(module: str):
+    layer = layer_of(module)
+    assert layer in ALLOWED_IMPORTS, f"{module}: give layer '{layer}' a line in ALLOWED_IMPORTS"
+    wrong = [
+        f"{MODULES[module].name}:{line} imports {name}"
+        for line, name in imports_of(module)
+        if name.split(".")[0] == "headrace" and imported_layer(name) not in ALLOWED_IMPORTS[layer] | {layer}
+    ]
+    assert not wrong, f"'{layer}' may import {sorted(ALLOWED_IMPORTS[layer])}"
+
+
+def test_the_table_has_no_cycle():
+    seen: set[str] = set()
+    remaining = dict(ALLOWED_IMPORTS)
+    while remaining:
+        ready = {layer for layer, below in remaining.items() if below <= seen}
+        assert ready, f"layers that import each other: {sorted(remaining)}"
+        seen |= ready
+        remaining = {layer: below for layer, below in remaining.items() if layer not in ready}
+
+
+@pytest.mark.parametrize("module", modules_in(*FOREIGN_IMPORTS))
+def test_layers_without_spark_do_not_import_it(module: str):
+    foreign = {name.split(".")[0] for _, name in imports_of(module)} & FOREIGN_IMPORTS[layer_of(module)]
+    assert not foreign, f"{module} belongs to a layer that handles no rows; move this to engine"
+
+
+@pytest.mark.parametrize("module", modules_in(*WITHOUT_CLOCK))
+def test_time_and_chance_are_arguments(module: str):
+    assert not list(clocks_read(tree_of(module))), f"{module}: take `now` or `rng` as an argument"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        pytest.param("import time\ntime.time()", ["time.time"], id="a clock by its module"),
+        pytest.param("from time import monotonic as m\nm()", ["time.monotonic"], id="a clock by another name"),
+        pytest.param("import datetime as d\nd.datetime.now()", ["datetime.datetime.now"], id="the date of today"),
+        pytest.param(
+            "from datetime import datetime\ndatetime.now()", ["datetime.datetime.now"], id="now from the class"
+        ),
+        pytest.param("import random\nrandom.shuffle([])", ["random.shuffle"], id="the hidden generator"),
+        pytest.param("import numpy as np\nnp.random.rand()", ["numpy.random.rand"], id="numpy's hidden generator"),
+        pytest.param(
+            "import random\ndef f(rng: random.Random): rng.shuffle([])", [], id="a generator passed in is fine"
+        ),
+        pytest.param("from datetime import datetime\ndatetime(2020, 1, 1)", [], id="a given date is fine"),
+        pytest.param("def f(time): return time.time()", [], id="an argument called time is fine"),
+    ],
+)
+def test_the_clock_test_sees(source: str, found: list[str]):
+    assert [name for _, name in clocks_read(ast.parse(source))] == found
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if layer_of(module) != "__main__"])
+def test_every_module_names_what_it_offers(module: str):
+    exports = exports_of(module)
+    if exports is None:
+        (docstring,) = tree_of(module).body or [None]
+        is_bare = MODULES[module].name == "__init__.py" and (docstring is None or isinstance(docstring, ast.Expr))
+        assert is_bare, f"{module} has no __all__"
+        return
+    # Their order is ruff's business (RUF022).
+    assert len(exports) == len(set(exports))
+    imported = importlib.import_module(module)
+    missing = [name for name in exports if not hasattr(imported, name)]
+    assert not missing, f"{module}.__all__ names what is not there"
+
+
+@pytest.mark.parametrize("module", [module for module, path in MODULES.items() if path.name == "__init__.py"])
+def test_a_package_only_exports(module: str):
+    def is_export(node: ast.stmt) -> bool:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            return True
+        if isinstance(node, ast.Expr):
+            return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            return all(isinstance(target, ast.Name) and target.id in {"__all__", "__version__"} for target in targets)
+        return False
+
+    others = [f"line {node.lineno}" for node in tree_of(module).body if not is_export(node)]
+    assert not others, f"{module}: only imports, __all__ and a docstring belong in __init__.py"
