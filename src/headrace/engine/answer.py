@@ -95,7 +95,8 @@ def answer(spec: AnswerSpec, panes: Mapping[str, pl.DataFrame], due: Due) -> pl.
     """The groups and aggregates of all due windows, with `window_start` and `window_end`; None if there are none."""
     answers = [_window(spec, panes, end) for end in range(due.first_us, due.last_us + 1, due.slide_us)]
     found = [frame for frame in answers if frame is not None]
-    return pl.concat(found) if found else None
+    # Empty windows are made of literals, whose types give way to those of the others.
+    return pl.concat(found, how="vertical_relaxed") if found else None
 
 
 def _window(spec: AnswerSpec, panes: Mapping[str, pl.DataFrame], end_us: int) -> pl.DataFrame | None:
@@ -230,8 +231,11 @@ def _finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, by: list[st
 
 
 def _exact(column: pl.Expr, table: pl.DataFrame) -> pl.Expr:
-    """Integers summed without overflow; the cast to the result type says if it does not fit."""
-    return column.cast(pl.Decimal(38, 0)) if table["d"].dtype == pl.Int64 else column
+    """Integers summed without overflow, floats in double precision; the cast to the result type says what fits."""
+    dtype = table["d"].dtype
+    if dtype.is_integer():
+        return column.cast(pl.Decimal(38, 0))
+    return column.cast(pl.Float64) if dtype.is_float() else column
 
 
 def _quantile(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:

@@ -116,6 +116,8 @@ class Checkpoint:
         try:
             found = json.loads(data)
             version = found["version"]
+            if version == VERSION:
+                _ = found["id"], found["bins"]
         except (ValueError, KeyError, TypeError) as exc:
             raise CorruptStateError(f"{self.storage.root}/headrace.json cannot be read: {exc}") from exc
         if version != VERSION:

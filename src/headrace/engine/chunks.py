@@ -155,8 +155,11 @@ def _part(uri: str, part: Part) -> pl.DataFrame:
         _parts.move_to_end(key)
         return _parts[key][0]
     filesystem, path = open_filesystem(uri)
-    with filesystem.open_input_file(path) as file:
-        data = file.read_at(part.length, part.offset)
+    try:
+        with filesystem.open_input_file(path) as file:
+            data = file.read_at(part.length, part.offset)
+    except FileNotFoundError as exc:
+        raise CorruptStateError(f"state file {uri} is missing") from exc
     if len(data) != part.length or zlib.crc32(data) != part.crc:
         raise CorruptStateError(f"state file {uri} is altered: a part does not match its checksum")
     frame = pl.from_arrow(pa.ipc.open_stream(data).read_all())

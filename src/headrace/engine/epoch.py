@@ -346,7 +346,8 @@ class Epochs:
         """Chunks that some query still needs, few of them; and the names of those that can go."""
         expired = self._expired(queries, progress)
         kept = tuple(c for c in chunks if any(id_ in expired and end > expired[id_] for id_, end in c.ends))
-        merge = plan_merge([ChunkSize(c.name, c.level, max(end for _, end in c.ends)) for c in kept])
+        sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends)) for c in kept]
+        merge = plan_merge(sizes, pieces=self._checkpoint.bins)
         if isinstance(merge, Merge):
             kept = self._compact(kept, merge, expired, progress.decision.epoch)
         for id_, before in expired.items():

@@ -56,6 +56,11 @@ class Run:
         return self._parts.epochs.manifest
 
     @property
+    def streaming_query(self) -> StreamingQuery:
+        """Spark's own handle, for its progress and its plan."""
+        return self._query
+
+    @property
     def is_active(self) -> bool:
         """Whether epochs are still run."""
         return not self._closed and bool(self._query.isActive)

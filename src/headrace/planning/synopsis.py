@@ -27,6 +27,11 @@ _BIGINT = DataType(Kind.BIGINT)
 _DOUBLE = DataType(Kind.DOUBLE)
 _INT = DataType(Kind.INT)
 
+# Functions before which Spark turns a string into a DOUBLE.
+_OF_NUMBERS = frozenset(
+    {"sum", "avg", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "percentile", "percentile_disc",
+     "approx_percentile"}
+)  # fmt: skip
 # 2^11 registers: a standard error of 1.04 / sqrt(2048) = 2.3 %, in at most 2 kB per group and pane.
 MIN_HLL_BITS = 11
 MAX_HLL_BITS = 16
@@ -154,6 +159,8 @@ def plan_answer(query: Query) -> AnswerPlan:
         if arguments is None and aggregate.filter is not None:
             arguments = tuple(f"CASE WHEN {_column(s, aggregate.filter).sql} THEN true END" for s in scans)
         type_ = _BIGINT if aggregate.argument is None else _column(scans[0], aggregate.argument).type
+        if arguments is not None and aggregate.function in _OF_NUMBERS and type_.kind in (Kind.STRING, Kind.NULL):
+            arguments, type_ = tuple(f"CAST({sql} AS DOUBLE)" for sql in arguments), _DOUBLE
         detail = _detail(aggregate, arguments, type_, query.name)
         if detail is None:
             found.append((0, aggregate, _plain(plain, aggregate, arguments, type_), ()))

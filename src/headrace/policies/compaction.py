@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 __all__ = ["FAN_IN", "ChunkSize", "Merge", "NoMerge", "plan_merge"]
 
-# Eight small chunks become one: a pane is rewritten log8(epochs per window) times, and at most about
-# 8 * log8(epochs per window) chunks are open.
+# Eight small chunks become one per bin: a pane is rewritten log8(epochs per window) times, and at most about
+# 8 * bins * log8(epochs per window) chunks are open.
 FAN_IN = 8
 
 
@@ -37,18 +37,21 @@ class NoMerge:
     reason: str
 
 
-def plan_merge(chunks: Sequence[ChunkSize], fan_in: int = FAN_IN) -> Merge | NoMerge:
-    """Merges the lowest level that is full.
+def plan_merge(chunks: Sequence[ChunkSize], fan_in: int = FAN_IN, pieces: int = 1) -> Merge | NoMerge:
+    """Merges the highest level that is full; a merge makes up to `pieces` chunks, one per bin.
+
+    Highest first, because an epoch of many tasks fills the lowest level every time. A merged level is full when it
+    holds `fan_in` merges, or merging would go round and round without leaving fewer chunks.
 
     >>> plan_merge([ChunkSize(str(i), 0, i) for i in range(3)], fan_in=3)
     Merge(chunks=('0', '1', '2'), level=1, reason='3 chunks of level 0')
     >>> plan_merge([ChunkSize("a", 0, 1)])
     NoMerge(reason='1 chunk, fewer than 8 of any level')
     """
-    levels = sorted({chunk.level for chunk in chunks})
+    levels = sorted({chunk.level for chunk in chunks}, reverse=True)
     for level in levels:
         full = [chunk for chunk in chunks if chunk.level == level]
-        if len(full) >= fan_in:
+        if len(full) >= fan_in * (pieces if level else 1):
             return Merge(tuple(c.name for c in full), level + 1, f"{len(full)} chunks of level {level}")
     plural = "chunk" if len(chunks) == 1 else "chunks"
     return NoMerge(f"{len(chunks)} {plural}, fewer than {fan_in} of any level")

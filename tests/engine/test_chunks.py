@@ -1,0 +1,236 @@
+"""Chunks come back as they were written, or are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from headrace.engine import chunks
+from headrace.engine.chunks import Chunk, open_filesystem, read_part, verify_chunk, write_chunk
+from headrace.engine.compact import CompactTask
+from headrace.engine.panes import Layout
+from headrace.errors import CorruptStateError
+
+FRAMES = {
+    "every type": pl.DataFrame(
+        {
+            "p": [-3, 7],
+            "k0": ["å", None],
+            "d": [1.5, float("nan")],
+            "m0": [1, 2],
+            "m1": pl.Series([Decimal(2**70), None], dtype=pl.Decimal(38, 0)),
+        }
+    ),
+    "large enough to be compressed": pl.DataFrame({"p": list(range(20_000)), "m0": [1] * 20_000}),
+    "one row": pl.DataFrame({"p": [0], "m0": [0]}),
+}
+
+
+def forget() -> None:
+    chunks._parts.clear()
+    chunks._indexes.clear()
+
+
+@pytest.fixture(autouse=True)
+def cold() -> Iterator[None]:
+    """Every test starts as a new worker does: with nothing in memory."""
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Chunk:
+    frame = FRAMES["every type"]
+    parts = [("a", 10, 0, frame), ("a", 10, 1, frame.with_columns(pl.col("p") + 5)), ("b", 4, 0, FRAMES["one row"])]
+    chunk = write_chunk(str(tmp_path), 12, 3, parts)
+    assert chunk is not None
+    return chunk
+
+
+def read_all(folder: Path, chunk: Chunk) -> list[pl.DataFrame]:
+    return [
+        frame for name, bin_ in (("a", 0), ("a", 1), ("b", 0)) for frame in read_part(str(folder), chunk.name, name, bin_)
+    ]
+
+
+@pytest.mark.parametrize("content", FRAMES)
+def test_what_is_written_is_read(tmp_path: Path, content: str):
+    chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 2, FRAMES[content])])
+    assert chunk is not None
+    (found,) = read_part(str(tmp_path), chunk.name, "s", 2)
+    assert_frame_equal(found, FRAMES[content])
+    assert verify_chunk(str(tmp_path), chunk) is None
+
+
+def test_a_chunk_says_what_it_holds(tmp_path: Path, written: Chunk):
+    # Panes of 10 us up to the 12th, panes of 4 us up to the 0th.
+    assert written.ends == (("a", 130), ("b", 4))
+    assert (written.level, written.bytes) == (3, (tmp_path / written.name).stat().st_size)
+    assert written.name.startswith("000000012-")
+    assert Chunk.from_json(written.to_json()) == written
+
+
+def test_parts_are_found_by_synopsis_and_bin(tmp_path: Path, written: Chunk):
+    first, second, other = read_all(tmp_path, written)
+    assert (first["p"].to_list(), second["p"].to_list(), other["p"].to_list()) == ([-3, 7], [2, 12], [0])
+    assert list(read_part(str(tmp_path), written.name, "a", 2)) == []
+    assert list(read_part(str(tmp_path), written.name, "c", 0)) == []
+
+
+def test_nothing_to_write_writes_nothing(tmp_path: Path):
+    assert write_chunk(str(tmp_path), 1, 0, []) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_attempts_never_share_a_name(tmp_path: Path):
+    one, other = (write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, FRAMES["one row"])]) for _ in range(2))
+    assert one is not None
+    assert other is not None
+    assert one.name != other.name
+
+
+def test_memory_gives_what_the_file_gave(tmp_path: Path, written: Chunk):
+    before = read_all(tmp_path, written)
+    (tmp_path / written.name).unlink()
+    for was, now in zip(before, read_all(tmp_path, written), strict=True):
+        assert_frame_equal(was, now)
+
+
+def test_memory_is_bounded_and_what_left_it_is_read_again(tmp_path: Path, written: Chunk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(chunks, "_CACHE_BYTES", 1)
+    before = read_all(tmp_path, written)
+    assert len(chunks._parts) == 1
+    for was, now in zip(before, read_all(tmp_path, written), strict=True):
+        assert_frame_equal(was, now)
+
+
+def test_an_absolute_file_uri_is_a_path(tmp_path: Path, written: Chunk):
+    for uri in (f"file:{tmp_path}", f"file://{tmp_path}"):
+        (found,) = read_part(uri, written.name, "b", 0)
+        assert_frame_equal(found, FRAMES["one row"])
+        assert open_filesystem(f"{uri}/x")[1] == f"{tmp_path}/x"
+
+
+# Damage --------------------------------------------------------------------------------------------------------------
+
+
+def flipped(at: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+
+
+def offsets(size: int) -> list[int]:
+    return sorted({*range(0, size, 97), *range(min(16, size)), *range(size - 32, size)})
+
+
+def test_a_flipped_bit_anywhere_is_found(tmp_path: Path, written: Chunk):
+    path = tmp_path / written.name
+    sound = path.read_bytes()
+    wanted = read_all(tmp_path, written)
+    for at in offsets(len(sound)):
+        forget()
+        path.write_bytes(flipped(at)(sound))
+        assert verify_chunk(str(tmp_path), written) == (
+            f"state file {path} is altered: it does not match the checksum in its manifest"
+        )
+        if at < len(chunks.MAGIC):
+            # The head says what the file is, no part hangs on it.
+            assert all(map(pl.DataFrame.equals, read_all(tmp_path, written), wanted))
+        else:
+            with pytest.raises(CorruptStateError, match=f"state file {path} is altered"):
+                read_all(tmp_path, written)
+
+
+def test_a_truncated_file_is_found(tmp_path: Path, written: Chunk):
+    path = tmp_path / written.name
+    sound = path.read_bytes()
+    for size in offsets(len(sound)):
+        forget()
+        path.write_bytes(sound[:size])
+        assert verify_chunk(str(tmp_path), written) == f"state file {path} is truncated: {size} of {len(sound)} bytes"
+        with pytest.raises(CorruptStateError, match=f"state file {path} is (altered|truncated)"):
+            read_all(tmp_path, written)
+
+
+def test_bytes_behind_the_end_are_found(tmp_path: Path, written: Chunk):
+    path = tmp_path / written.name
+    path.write_bytes(path.read_bytes() + b"x")
+    assert verify_chunk(str(tmp_path), written) == (
+        f"state file {path} is altered: it does not match the checksum in its manifest"
+    )
+    with pytest.raises(CorruptStateError, match=f"state file {path} is altered"):
+        read_all(tmp_path, written)
+
+
+def test_a_missing_file_is_found(tmp_path: Path, written: Chunk):
+    path = tmp_path / written.name
+    path.unlink()
+    assert verify_chunk(str(tmp_path), written) == f"state file {path} is missing"
+    with pytest.raises(CorruptStateError, match=f"state file {path} is missing"):
+        read_all(tmp_path, written)
+
+
+def test_a_file_that_goes_missing_between_two_parts_is_found(tmp_path: Path, written: Chunk):
+    next(read_part(str(tmp_path), written.name, "a", 0))
+    path = tmp_path / written.name
+    path.unlink()
+    with pytest.raises(CorruptStateError, match=f"state file {path} is missing"):
+        next(read_part(str(tmp_path), written.name, "a", 1))
+
+
+def test_a_sound_file_in_the_place_of_another_is_found(tmp_path: Path, written: Chunk):
+    other = write_chunk(str(tmp_path), 12, 3, [("a", 10, 0, FRAMES["one row"])])
+    assert other is not None
+    (tmp_path / other.name).rename(tmp_path / written.name)
+    assert verify_chunk(str(tmp_path), written) is not None
+
+
+# Compaction ----------------------------------------------------------------------------------------------------------
+
+
+def test_compaction_merges_panes_and_leaves_expired_ones_out(tmp_path: Path):
+    form = Layout("s", 10, 1, False, (("rows", "wide"),), None)
+    names = []
+    for bin_, keys in ((0, ["a", "b", "a"]), (0, ["a", "a", "b"]), (1, ["c", "c", "c"])):
+        frame = pl.DataFrame({"p": [0, 1, 2], "k0": keys, "m0": [1, 2, 4]})
+        chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, bin_, frame), ("gone", 10, bin_, frame)])
+        assert chunk is not None
+        names.append(chunk.name)
+    #   panes   [0, 10) [10, 20) [20, 30)      all before 10 is expired
+    task = CompactTask(str(tmp_path), 2, 1, tuple(names), (form,), {"s": 10})
+    (made,) = task([0, 1])
+    assert (made.level, made.ends) == (1, (("s", 30),))
+    (first,) = read_part(str(tmp_path), made.name, "s", 0)
+    (second,) = read_part(str(tmp_path), made.name, "s", 1)
+    assert sorted(first.rows()) == [(1, "a", 2), (1, "b", 2), (2, "a", 4), (2, "b", 4)]
+    assert sorted(second.rows()) == [(1, "c", 2), (2, "c", 4)]
+    assert list(read_part(str(tmp_path), made.name, "gone", 0)) == [], "nobody needs this synopsis any more"
+
+
+@pytest.mark.parametrize(
+    ("expired", "panes"),
+    [
+        pytest.param(19, [1, 2], id="a pane that ends later is kept whole"),
+        pytest.param(20, [2], id="one that ends just there is not"),
+        pytest.param(-(2**62), [0, 1, 2], id="nothing has expired yet"),
+    ],
+)
+def test_panes_expire_at_their_end(tmp_path: Path, expired: int, panes: list[int]):
+    form = Layout("s", 10, 0, False, (("rows", "wide"),), None)
+    chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0, 1, 2], "m0": [1, 1, 1]}))])
+    assert chunk is not None
+    (made,) = CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": expired})([0])
+    (found,) = read_part(str(tmp_path), made.name, "s", 0)
+    assert sorted(found["p"].to_list()) == panes
+
+
+def test_compaction_of_expired_panes_only_leaves_no_chunk(tmp_path: Path):
+    form = Layout("s", 10, 0, False, (("rows", "wide"),), None)
+    chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0], "m0": [1]}))])
+    assert chunk is not None
+    assert list(CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": 100})([0])) == []

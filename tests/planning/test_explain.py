@@ -1,0 +1,149 @@
+"""What explain says about a pipeline, to people and to programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.model import Pipeline, Query, Stream
+from headrace.planning import explain, explain_text, plan_answer
+
+TOP = "SELECT src, SUM(length) AS bytes FROM packets [WINDOW 10 min SLIDE 4 min] WHERE port = 80 GROUP BY src"
+MEAN = "SELECT src, AVG(length) AS mean FROM packets [WINDOW 6 min SLIDE 2 min] WHERE port = 80 GROUP BY src"
+SAME = "SELECT src, SUM(length) AS b FROM packets WHERE port = 80 GROUP BY window(ts, '6 minutes', '2 minutes'), src"
+MEDIAN = "SELECT MEDIAN(x) AS m FROM packets [WINDOW 1 min]"
+JOIN = "SELECT p.src FROM packets p [RANGE 10 s] JOIN flows f [RANGE 5 s] ON p.src = f.src"
+ROWS = "SELECT src, AVG(length) AS a FROM packets [PARTITION BY src ROWS 100]"
+
+
+@pytest.fixture(scope="module")
+def pipeline(bind: Callable[..., Query], streams: dict[str, Stream]) -> Pipeline:
+    queries = {"top": TOP, "mean": MEAN, "same": SAME, "median": MEDIAN, "pairs": JOIN, "recent": ROWS}
+    return Pipeline("monitor", tuple(streams.values()), tuple(bind(sql, name) for name, sql in queries.items()))
+
+
+@pytest.fixture(scope="module")
+def value(pipeline: Pipeline) -> dict[str, Any]:
+    return explain(pipeline)
+
+
+def test_the_value_survives_json(value: dict[str, Any]):
+    assert json.loads(json.dumps(value)) == value
+
+
+def test_streams_say_their_time(value: dict[str, Any]):
+    assert value["pipeline"] == "monitor"
+    assert value["streams"]["packets"] == {
+        "time": "ts",
+        "lateness": "5 s",
+        "ahead": "1 h",
+        "idle": "1 min",
+        "source": None,
+    }
+
+
+def test_a_synopsis_names_all_queries_it_serves(value: dict[str, Any], pipeline: Pipeline):
+    shared = value["synopses"][plan_answer(pipeline.queries[0]).main]
+    assert shared == {
+        "streams": ["packets"],
+        "pane": "2 min",
+        "keys": ["packets.src"],
+        "detail": None,
+        "where": "packets.port = 80",
+        "measures": ["rows", "sum(packets.length)"],
+        "keeps": None,
+        "serves": ["top", "same"],
+    }
+
+
+def test_every_synopsis_a_query_names_is_there(value: dict[str, Any]):
+    named = [id_ for query in value["queries"].values() if query["runs"] for id_ in query["synopses"]]
+    assert set(named) == set(value["synopses"])
+
+
+@pytest.mark.parametrize(
+    ("query", "window", "pane", "panes"),
+    [
+        pytest.param("top", "[WINDOW 10 min SLIDE 4 min]", "2 min", 5, id="the papers' form"),
+        pytest.param("same", "window(6 min, 2 min)", "2 min", 3, id="Spark's form"),
+        pytest.param("median", "[WINDOW 1 min SLIDE 1 min]", "1 min", 1, id="a tumbling window is one pane"),
+    ],
+)
+def test_a_query_says_how_it_is_answered(value: dict[str, Any], query: str, window: str, pane: str, panes: int):
+    found = value["queries"][query]
+    assert (found["runs"], found["window"], found["pane"], found["panes_per_answer"]) == (True, window, pane, panes)
+    assert found["why"] == f"panes of {pane}, the greatest length that divides size and slide"
+
+
+@pytest.mark.parametrize(
+    ("query", "why", "plan"),
+    [
+        pytest.param(
+            "pairs",
+            "a join cannot be run by this version",
+            {
+                "join": "inner",
+                "on": "p.src = f.src",
+                "equalities": ["p.src = f.src"],
+                "left": {"p": "scan packets", "window": "[RANGE 10 s]"},
+                "right": {"f": "scan flows", "window": "[RANGE 5 s]"},
+            },
+            id="a join",
+        ),
+        pytest.param(
+            "recent",
+            "a row window cannot be run by this version",
+            {"rows": "[PARTITION BY c0 ROWS 100]", "aggregate": ["avg(c1)"], "input": "scan packets"},
+            id="a row window",
+        ),
+    ],
+)
+def test_what_does_not_run_is_explained_all_the_same(value: dict[str, Any], query: str, why: str, plan: Any):
+    found = value["queries"][query]
+    assert (found["runs"], found["why"]) == (False, why)
+    assert found["plan"] == plan
+
+
+def test_the_tree_of_a_query(value: dict[str, Any]):
+    assert value["queries"]["top"]["plan"] == {
+        "aggregate": ["sum(c1)"],
+        "by": ["c0"],
+        "window": "[WINDOW 10 min SLIDE 4 min]",
+        "input": "scan packets where packets.port = 80",
+    }
+
+
+def test_a_union_is_explained(bind: Callable[..., Query], streams: dict[str, Stream]):
+    query = bind(
+        "SELECT COUNT(*) AS n FROM (SELECT src FROM packets UNION ALL SELECT src FROM flows) [WINDOW 1 min]", "both"
+    )
+    found = explain(Pipeline("p", tuple(streams.values()), (query,)))
+    assert found["queries"]["both"]["plan"]["input"] == {"union": ["scan packets", "scan flows"]}
+    (synopsis,) = found["synopses"].values()
+    assert synopsis["streams"] == ["packets", "flows"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("pipeline monitor", id="the pipeline"),
+        pytest.param("  packets: from a DataFrame, time ts, rows up to 5 s late are used", id="a stream and its lateness"),
+        pytest.param("      keeps rows, sum(packets.length); serves top, same", id="a shared synopsis"),
+        pytest.param("  top: [WINDOW 10 min SLIDE 4 min] over packets, to parquet", id="a query and its sink"),
+        pytest.param("  pairs: not run: a join cannot be run by this version", id="a query that does not run"),
+    ],
+)
+def test_text_has_the_line(pipeline: Pipeline, line: str):
+    assert line in explain_text(pipeline).splitlines()
+
+
+def test_text_names_every_synopsis_with_its_panes(pipeline: Pipeline, value: dict[str, Any]):
+    text = explain_text(pipeline)
+    main = plan_answer(pipeline.queries[0]).main
+    assert f"  {main}: panes of 2 min of packets where packets.port = 80 by packets.src" in text.splitlines()
+    detail = plan_answer(pipeline.queries[3]).synopses[1].id
+    assert f"  {detail}: panes of 1 min of packets by no key, detail packets.x" in text.splitlines()
+    assert all(f"  {id_}: " in text for id_ in value["synopses"])

@@ -1,0 +1,256 @@
+"""Which synopses answer which aggregates, and when two queries share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.errors import SpecError
+from headrace.model import Query
+from headrace.planning import AnswerPlan, Synopsis, plan_answer
+
+Bind = Callable[..., Query]
+WINDOW = "[WINDOW 10 min SLIDE 2 min]"
+
+
+def described(synopsis: Synopsis) -> list[str]:
+    arguments = synopsis.feeds[0].arguments
+    return [m.kind if m.argument is None else f"{m.kind}({arguments[m.argument]})" for m in synopsis.measures]
+
+
+def plan(bind: Bind, select: str, tail: str = "", name: str = "q") -> AnswerPlan:
+    return plan_answer(bind(f"SELECT {select} FROM packets {WINDOW} {tail}", name))
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "measures", "used"),
+    [
+        pytest.param("COUNT(*)", ["rows"], (0,), id="a count of rows needs rows"),
+        pytest.param("COUNT(1)", ["rows"], (0,), id="so does a count of a constant"),
+        pytest.param("COUNT(length)", ["rows", "count(packets.length)"], (1,), id="a count of values skips nulls"),
+        pytest.param("SUM(length)", ["rows", "sum(packets.length)"], (1,), id="a sum"),
+        pytest.param("MIN(src)", ["rows", "min(packets.src)"], (1,), id="a minimum, of strings too"),
+        pytest.param("MAX(x)", ["rows", "max(packets.x)"], (1,), id="a maximum"),
+        pytest.param(
+            "AVG(x)", ["rows", "sum(packets.x)", "count(packets.x)"], (1, 2), id="an average is a sum and a count"
+        ),
+        pytest.param("STDDEV(x)", ["rows", "moments(packets.x)"], (1,), id="a deviation needs moments"),
+        pytest.param("VAR_POP(length)", ["rows", "moments(packets.length)"], (1,), id="so does a variance"),
+        pytest.param("bool_or(ok)", ["rows", "max(packets.ok)"], (1,), id="bool_or is a maximum"),
+        pytest.param(
+            "SUM(src)", ["rows", "sum(CAST(packets.src AS DOUBLE))"], (1,), id="strings are summed as numbers, as in Spark"
+        ),
+        pytest.param(
+            "SUM(length) FILTER (WHERE port = 80)",
+            ["rows", "sum(CASE WHEN packets.port = 80 THEN packets.length END)"],
+            (1,),
+            id="a filter folds into the argument",
+        ),
+        pytest.param(
+            "COUNT(*) FILTER (WHERE ok)",
+            ["rows", "count(CASE WHEN packets.ok THEN TRUE END)"],
+            (1,),
+            id="a filtered count of rows counts what passes",
+        ),
+        pytest.param("MIN(DISTINCT length)", ["rows", "min(packets.length)"], (1,), id="DISTINCT does not change a minimum"),
+    ],
+)
+def test_plain_aggregates_need_one_synopsis(bind: Bind, aggregate: str, measures: list[str], used: tuple[int, ...]):
+    found = plan(bind, f"{aggregate} AS v")
+    (synopsis,) = found.synopses
+    assert [text.lower() for text in described(synopsis)] == [text.lower() for text in measures]
+    assert (synopsis.detail, synopsis.keep, synopsis.feeds[0].detail) == (None, None, None)
+    (source,) = found.sources
+    assert (source.measures, source.synopsis, found.main) == (used, synopsis.id, synopsis.id)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "detail", "keep", "measures", "parameters"),
+    [
+        pytest.param("COUNT(DISTINCT src)", "packets.src", None, ["rows"], (), id="distinct values are details"),
+        pytest.param("SUM(DISTINCT length)", "packets.length", None, ["rows"], (), id="so are those of a sum"),
+        pytest.param("MEDIAN(x)", "packets.x", None, ["rows"], (0.5,), id="a median needs all values, counted"),
+        pytest.param(
+            "PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY x)", "packets.x", None, ["rows"], (0.9,), id="a percentile too"
+        ),
+        pytest.param("approx_top_k(src, 3)", "packets.src", 1000, ["rows"], (3.0,), id="top k tracks 1000 items"),
+        pytest.param("approx_top_k(src, 3, 50)", "packets.src", 50, ["rows"], (3.0,), id="or as many as asked for"),
+        pytest.param("approx_top_k(src)", "packets.src", 1000, ["rows"], (5.0,), id="five unless told"),
+    ],
+)
+def test_details(
+    bind: Bind, aggregate: str, detail: str, keep: int | None, measures: list[str], parameters: tuple[float, ...]
+):
+    found = plan(bind, f"{aggregate} AS v")
+    main, other = found.synopses
+    (source,) = found.sources
+    assert found.main == main.id
+    assert described(main) == ["rows"], "groups are known even where no detail is"
+    assert (other.feeds[0].detail, other.keep, described(other)) == (detail, keep, measures)
+    assert (source.synopsis, source.measures, source.parameters) == (other.id, (0,), parameters)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "bits"),
+    [
+        pytest.param("approx_count_distinct(src)", 11, id="2048 registers unless told"),
+        pytest.param("approx_count_distinct(src, 0.3)", 11, id="never fewer"),
+        pytest.param("approx_count_distinct(src, 0.01)", 14, id="1.04 / sqrt(2^14) is within 1 percent"),
+        pytest.param("approx_count_distinct(src, 0.0001)", 16, id="never more than 65536"),
+    ],
+)
+def test_distinct_estimates_take_as_many_registers_as_the_deviation_asks(bind: Bind, aggregate: str, bits: int):
+    found = plan(bind, f"{aggregate} AS v")
+    (source,) = found.sources
+    assert source.parameters == (bits,)
+    registers = found.synopses[1]
+    assert f"& {2**bits - 1}L" in (registers.feeds[0].detail or "")
+    assert [m.kind for m in registers.measures] == ["max"]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "error"),
+    [
+        pytest.param("approx_percentile(x, 0.9)", 0.01, id="one percent unless told"),
+        pytest.param("approx_percentile(x, 0.9, 200)", 0.005, id="the inverse of the accuracy"),
+        pytest.param("approx_percentile(x, 0.9, 1000000)", 0.001, id="no finer than a thousandth"),
+        pytest.param("approx_percentile(x, 0.9, 2)", 0.1, id="no coarser than a tenth"),
+    ],
+)
+def test_approximate_percentiles_state_their_error(bind: Bind, aggregate: str, error: float):
+    (source,) = plan(bind, f"{aggregate} AS v").sources
+    assert source.parameters == (0.9, pytest.approx(error))
+
+
+def test_average_sum_and_count_share_their_measures(bind: Bind):
+    found = plan(bind, "AVG(x) AS a, SUM(x) AS b, COUNT(x) AS c, COUNT(*) AS n")
+    (synopsis,) = found.synopses
+    assert described(synopsis) == ["rows", "sum(packets.x)", "count(packets.x)"]
+    assert [source.measures for source in found.sources] == [(1, 2), (1,), (2,), (0,)]
+
+
+def test_percentiles_and_distinct_counts_of_one_column_share_their_details(bind: Bind):
+    found = plan(bind, "MEDIAN(length) AS a, PERCENTILE(length, 0.9) AS b, COUNT(DISTINCT length) AS c")
+    assert len(found.synopses) == 2
+    assert len({source.synopsis for source in found.sources}) == 1
+
+
+def test_kept_and_whole_details_do_not_mix(bind: Bind):
+    found = plan(bind, "approx_top_k(src, 3) AS a, COUNT(DISTINCT src) AS b")
+    assert [s.keep for s in found.synopses] == [None, 1000, None]
+
+
+SAME = "src, SUM(length) AS bytes"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param((SAME, "GROUP BY src"), ("src AS who, SUM(length) AS b", "GROUP BY src"), True, id="names of results"),
+        pytest.param((SAME, "GROUP BY src"), ("SUM(length) AS b, src", "GROUP BY 2"), True, id="order of results"),
+        pytest.param(
+            (SAME, "GROUP BY src"), (SAME, "GROUP BY src HAVING COUNT(*) > 5 ORDER BY bytes LIMIT 3"), True, id="the finish"
+        ),
+        pytest.param(
+            ("AVG(x) AS a", ""), ("SUM(x) AS a, COUNT(x) AS b", ""), True, id="an average, or its sum and its count"
+        ),
+        pytest.param(("STDDEV(x) AS a", ""), ("VAR_POP(x) AS a", ""), True, id="deviation or variance"),
+        pytest.param(("MEDIAN(x) AS a", ""), ("PERCENTILE(x, 0.9) AS a", ""), True, id="fractions of a percentile"),
+        pytest.param((SAME, "GROUP BY src"), ("dst, SUM(length) AS bytes", "GROUP BY dst"), False, id="other keys"),
+        pytest.param((SAME, "GROUP BY src"), ("src, SUM(port) AS bytes", "GROUP BY src"), False, id="other arguments"),
+        pytest.param((SAME, "GROUP BY src"), (SAME, "WHERE port = 80 GROUP BY src"), False, id="another filter"),
+    ],
+)
+def test_identity_is_what_a_query_needs(bind: Bind, one: tuple[str, str], other: tuple[str, str], same: bool):
+    first, second = plan(bind, *one, name="first"), plan(bind, *other, name="second")
+    assert (first.synopses == second.synopses) is same
+    assert ({s.id for s in first.synopses} == {s.id for s in second.synopses}) is same
+
+
+def test_both_window_forms_share_when_their_panes_are_as_long(bind: Bind):
+    papers = plan_answer(bind("SELECT COUNT(*) AS n FROM packets [WINDOW 10 min SLIDE 4 min]"))
+    sparks = plan_answer(bind("SELECT COUNT(*) AS n FROM packets GROUP BY window(ts, '6 minutes', '2 minutes')"))
+    shifted = plan_answer(
+        bind("SELECT COUNT(*) AS n FROM packets GROUP BY window(ts, '6 minutes', '2 minutes', '30 seconds')")
+    )
+    assert papers.main == sparks.main
+    assert papers.synopses[0].pane_us == 120_000_000
+    assert shifted.synopses[0].pane_us == 30_000_000, "a start time cuts panes shorter"
+
+
+def test_identity_is_the_same_in_every_process(bind: Bind):
+    # A changed id makes every checkpoint out there start anew: change it knowingly.
+    assert plan(bind, "COUNT(*) AS n").main == "e4a566d88faa"
+
+
+@pytest.mark.parametrize(
+    ("key", "type_"), [pytest.param("x", "DOUBLE", id="doubles"), pytest.param("f", "FLOAT", id="floats")]
+)
+def test_float_keys_have_one_nan_and_one_zero(bind: Bind, key: str, type_: str):
+    (synopsis,) = plan(bind, f"{key}, COUNT(*) AS n", f"GROUP BY {key}").synopses
+    column = f"packets.{key}"
+    assert synopsis.feeds[0].keys == (f"CASE WHEN isnan({column}) THEN {type_}('NaN') ELSE {column} + {type_}(0) END",)
+
+
+def test_other_keys_are_taken_as_they_are(bind: Bind):
+    (synopsis,) = plan(bind, "src, port, COUNT(*) AS n", "GROUP BY src, port").synopses
+    assert synopsis.feeds[0].keys == ("packets.src", "packets.port")
+    assert [str(key) for key in synopsis.keys] == ["STRING", "INT"]
+
+
+def test_distinct_floats_have_one_nan_and_one_zero(bind: Bind):
+    detail = plan(bind, "COUNT(DISTINCT x) AS n").synopses[1].feeds[0].detail
+    assert detail is not None
+    assert "isnan(packets.x)" in detail
+
+
+def test_a_union_feeds_one_synopsis_from_every_stream(bind: Bind):
+    found = plan_answer(
+        bind(
+            "SELECT src, SUM(length) AS b FROM "
+            "(SELECT src, length FROM packets WHERE port = 80 UNION ALL SELECT dst, length * 2 FROM flows) "
+            f"{WINDOW} GROUP BY src"
+        )
+    )
+    (synopsis,) = found.synopses
+    packets, flows = synopsis.feeds
+    assert (packets.stream, packets.where, packets.keys) == ("packets", "packets.port = 80", ("packets.src",))
+    assert (flows.stream, flows.where, flows.keys, flows.arguments) == (
+        "flows",
+        None,
+        ("flows.dst",),
+        ("flows.length * 2",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        pytest.param(
+            "SELECT p.src FROM packets p [RANGE 10 s] JOIN flows f [RANGE 5 s] ON p.src = f.src",
+            "query 'q': a join cannot be run by this version; it can be checked and explained",
+            id="a join",
+        ),
+        pytest.param(
+            "SELECT p.src, COUNT(*) AS n FROM packets p [RANGE 10 s] JOIN flows f [RANGE 5 s] ON p.src = f.src "
+            "GROUP BY window(p.ts, '1 minute'), p.src",
+            "query 'q': an aggregate over a join cannot be run by this version; it can be checked and explained",
+            id="an aggregate over a join",
+        ),
+        pytest.param(
+            "SELECT src, AVG(length) AS a FROM packets [PARTITION BY src ROWS 100]",
+            "query 'q': a row window cannot be run by this version; it can be checked and explained",
+            id="a row window",
+        ),
+        pytest.param(
+            f"SELECT approx_percentile(ts, 0.5) AS t FROM packets {WINDOW}",
+            "query 'q': approx_percentile needs a number, not TIMESTAMP; cast it, or use percentile",
+            id="an approximate percentile of times",
+        ),
+    ],
+)
+def test_what_this_version_cannot_run_is_refused(bind: Bind, sql: str, message: str):
+    with pytest.raises(SpecError) as refused:
+        plan_answer(bind(sql))
+    assert str(refused.value) == message
