@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -46,7 +47,7 @@ def ask(
     keys = 1 if "k" in rows else 0
     frame = pl.DataFrame({"p": pl.Series(rows["t"], dtype=pl.Int64) // 5, "x": pl.Series(rows["x"], dtype=dtype)})
     if keys:
-        frame = frame.with_columns(k0=pl.Series(rows["k"]))
+        frame = frame.with_columns(k0=pl.Series(rows["k"], dtype=pl.String))
     storage = f"decimal:{dtype.scale}" if isinstance(dtype, pl.Decimal) else STORAGE[dtype]
     detail = distinct or function in DETAILED
     kinds = MEASURES.get(function, ("moments",))
@@ -64,8 +65,8 @@ def ask(
 
 
 def value(function: str, values: list[Any], dtype: Any, **options: Any) -> Any:
-    found = ask(function, {"t": list(range(0, 10, max(1, 10 // max(1, len(values)))))[: len(values)] if len(values) <= 10
-                           else [i % 10 for i in range(len(values))], "x": values}, dtype, **options)  # fmt: skip
+    # Some rows in each of the window's two panes.
+    found = ask(function, {"t": [i * 7 % 10 for i in range(len(values))], "x": values}, dtype, **options)
     assert found is not None
     assert found.height == 1
     return found["v"].item()
@@ -83,10 +84,14 @@ def close(a: Any, b: Any) -> bool:
         pytest.param("count", [1, None, 3], pl.Int32, 2, id="a count of values"),
         pytest.param("sum", [1, None, 3], pl.Int32, 4, id="a sum skips nulls"),
         pytest.param("sum", [None], pl.Int32, None, id="a sum of nulls is null"),
-        pytest.param("sum", [2**62, -(2**62), 2**62], pl.Int64, 2**62, id="a sum that only passes 2^63 on the way fits"),
+        pytest.param(
+            "sum", [2**62, -(2**62), 2**62], pl.Int64, 2**62, id="a sum that only passes 2^63 on the way fits"
+        ),
         pytest.param("avg", [1, 2, None], pl.Int32, 1.5, id="an average skips nulls"),
         pytest.param("avg", [None], pl.Int32, None, id="an average of nulls is null"),
-        pytest.param("avg", [2**63 - 1, 2**63 - 1], pl.Int64, float(2**63), id="an average of bigints does not overflow"),
+        pytest.param(
+            "avg", [2**63 - 1, 2**63 - 1], pl.Int64, float(2**63), id="an average of bigints does not overflow"
+        ),
         pytest.param("min", [2.0, NAN], pl.Float64, 2.0, id="a minimum"),
         pytest.param("max", [2.0, NAN], pl.Float64, NAN, id="a maximum"),
         pytest.param("var_samp", [5.0], pl.Float64, None, id="one value has no sample variance"),
@@ -196,7 +201,9 @@ def test_percentiles_of_specials(values: list[float | None], fraction: float, wa
 @pytest.mark.parametrize(
     ("function", "values", "dtype", "wanted"),
     [
-        pytest.param("count", ["a", "b", "a", None], pl.String, 2, id="distinct values are counted once, nulls not at all"),
+        pytest.param(
+            "count", ["a", "b", "a", None], pl.String, 2, id="distinct values are counted once, nulls not at all"
+        ),
         pytest.param("count", [None], pl.String, 0, id="nulls only: none"),
         pytest.param("sum", [5, 5, 7, None], pl.Int32, 12, id="a distinct sum"),
         pytest.param("sum", [2**30, 2**30 + 1, 2**30 + 2], pl.Int32, 3 * 2**30 + 3, id="of ints is wider than an int"),
@@ -274,9 +281,7 @@ def hll(count: int, bits: int, seed: int) -> int:
     ranks = np.zeros(1 << bits, dtype=np.int64)
     np.maximum.at(ranks, register, 64 - bits - significant + 1)
     touched = np.flatnonzero(ranks)
-    found = sketch(
-        "approx_count_distinct", "BIGINT", touched.tolist(), ranks[touched].tolist(), (float(bits),)
-    )
+    found = sketch("approx_count_distinct", "BIGINT", touched.tolist(), ranks[touched].tolist(), (float(bits),))
     assert isinstance(found, int)
     return found
 
@@ -415,6 +420,34 @@ def test_sparks_form_answers_no_empty_window():
     assert found is not None
     assert found["window_end"].to_list() == [us(10), us(30)]
     assert ask("sum", {"t": [2], "x": [1]}, pl.Int32, due=Due(40, 50, 10), always=False) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(-60, 60), st.sampled_from(["a", "b", None])), min_size=1, max_size=15),
+    st.sampled_from([(5, 5), (20, 5), (15, 10), (5, 20), (10, 10)]),
+    st.integers(-8, 4),
+    st.integers(0, 20),
+)
+@settings(max_examples=50, deadline=None)
+def test_every_window_that_holds_rows_is_answered_with_them_and_no_other(
+    rows: list[tuple[int, str | None]], form: tuple[int, int], first: int, more: int
+):
+    (size, slide), begin = form, first * 5
+    due = Due(begin, begin + more * slide, slide)
+    wanted = {
+        (us(end), key): count
+        for end in range(due.first_us, due.last_us + 1, slide)
+        for key, count in Counter(k for t, k in rows if end - size <= t < end).items()
+    }
+    found = ask(
+        "count",
+        {"t": [t for t, _ in rows], "x": [1] * len(rows), "k": [k for _, k in rows]},
+        pl.Int32,
+        due=due,
+        size=size,
+    )
+    got = {} if found is None else {(end, key): n for end, key, n in found.select("window_end", "c0", "v").rows()}
+    assert got == wanted
 
 
 def test_groups_without_rows_in_a_window_are_not_in_its_answer():

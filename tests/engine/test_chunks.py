@@ -55,7 +55,9 @@ def written(tmp_path: Path) -> Chunk:
 
 def read_all(folder: Path, chunk: Chunk) -> list[pl.DataFrame]:
     return [
-        frame for name, bin_ in (("a", 0), ("a", 1), ("b", 0)) for frame in read_part(str(folder), chunk.name, name, bin_)
+        frame
+        for name, bin_ in (("a", 0), ("a", 1), ("b", 0))
+        for frame in read_part(str(folder), chunk.name, name, bin_)
     ]
 
 
@@ -102,7 +104,9 @@ def test_memory_gives_what_the_file_gave(tmp_path: Path, written: Chunk):
         assert_frame_equal(was, now)
 
 
-def test_memory_is_bounded_and_what_left_it_is_read_again(tmp_path: Path, written: Chunk, monkeypatch: pytest.MonkeyPatch):
+def test_memory_is_bounded_and_what_left_it_is_read_again(
+    tmp_path: Path, written: Chunk, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(chunks, "_CACHE_BYTES", 1)
     before = read_all(tmp_path, written)
     assert len(chunks._parts) == 1

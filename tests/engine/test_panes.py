@@ -110,7 +110,9 @@ def test_partials_of_any_split_merge_to_the_partial_of_all(kind: str, data: st.D
         pytest.param("count", "wide", pl.Int64(), [1, None, 3], (2,), id="a count skips nulls"),
         pytest.param("count", "wide", pl.Int64(), [None], (0,), id="a count of nulls is zero"),
         pytest.param("sum", "int", pl.Int32(), [None, None], (None,), id="a sum of nulls is null, not zero"),
-        pytest.param("sum", "int", pl.Int32(), [2**31 - 1] * 3, (3 * (2**31 - 1),), id="a sum of ints is wider than an int"),
+        pytest.param(
+            "sum", "int", pl.Int32(), [2**31 - 1] * 3, (3 * (2**31 - 1),), id="a sum of ints is wider than an int"
+        ),
         pytest.param(
             "sum", "wide", pl.Int64(), [2**63 - 1] * 3, (Decimal(3 * (2**63 - 1)),), id="a sum of bigints passes 2^63"
         ),
@@ -162,7 +164,9 @@ def test_moments_of_large_values_with_a_small_spread_are_stable():
     exact = [Decimal(v) for v in values]
     assert n == 5000
     assert mean == pytest.approx(float(statistics.mean(exact)), rel=1e-12)
-    assert m2 / n == pytest.approx(float(statistics.pvariance(exact)), rel=1e-5), "sums of squares would be off by 100 %"
+    assert m2 / n == pytest.approx(float(statistics.pvariance(exact)), rel=1e-5), (
+        "sums of squares would be off by 100 %"
+    )
 
 
 def test_groups_are_kept_apart_by_null_keys_and_details():
@@ -213,9 +217,7 @@ def test_an_unknown_measure_is_refused():
 )
 def test_layout_of_a_synopsis(type_: DataType, storage: str):
     feed = Feed("s", None, ("s.k",), "s.v", ("s.x",))
-    synopsis = Synopsis(
-        (feed,), 10, (DataType(Kind.STRING),), DataType(Kind.INT), (Measure("min", 0, type_),), keep=7
-    )
+    synopsis = Synopsis((feed,), 10, (DataType(Kind.STRING),), DataType(Kind.INT), (Measure("min", 0, type_),), keep=7)
     found = layout_of(synopsis)
     assert found == Layout(synopsis.id, 10, 1, True, (("min", storage),), 7)
     assert found.groups == ["k0", "d"]

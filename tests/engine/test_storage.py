@@ -19,11 +19,6 @@ def reopen(tmp_path: Path) -> Callable[[], Storage]:
     return lambda: LocalStorage(str(tmp_path / "checkpoint"))
 
 
-@pytest.fixture
-def storage(reopen: Callable[[], Storage]) -> Storage:
-    return reopen()
-
-
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
 def test_plain_paths_and_file_uris_are_local(tmp_path: Path, form: str):
     opened = open_storage(form.format(tmp_path))
@@ -59,7 +54,7 @@ def test_a_failed_write_leaves_neither_file_nor_temporary(tmp_path: Path, monkey
 def test_a_lock_is_gone_with_its_process(tmp_path: Path):
     script = (
         "import os, sys; from headrace.engine.storage import LocalStorage; "
-        "LocalStorage(sys.argv[1]).lock('lock'); os.kill(os.getpid(), 9)"
+        "lock = LocalStorage(sys.argv[1]).lock('lock'); os.kill(os.getpid(), 9)"
     )
     child = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, capture_output=True, text=True)
     assert child.returncode == -9, child.stderr

@@ -130,7 +130,9 @@ def test_a_union_is_explained(bind: Callable[..., Query], streams: dict[str, Str
     "line",
     [
         pytest.param("pipeline monitor", id="the pipeline"),
-        pytest.param("  packets: from a DataFrame, time ts, rows up to 5 s late are used", id="a stream and its lateness"),
+        pytest.param(
+            "  packets: from a DataFrame, time ts, rows up to 5 s late are used", id="a stream and its lateness"
+        ),
         pytest.param("      keeps rows, sum(packets.length); serves top, same", id="a shared synopsis"),
         pytest.param("  top: [WINDOW 10 min SLIDE 4 min] over packets, to parquet", id="a query and its sink"),
         pytest.param("  pairs: not run: a join cannot be run by this version", id="a query that does not run"),

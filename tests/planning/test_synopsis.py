@@ -39,7 +39,10 @@ def plan(bind: Bind, select: str, tail: str = "", name: str = "q") -> AnswerPlan
         pytest.param("VAR_POP(length)", ["rows", "moments(packets.length)"], (1,), id="so does a variance"),
         pytest.param("bool_or(ok)", ["rows", "max(packets.ok)"], (1,), id="bool_or is a maximum"),
         pytest.param(
-            "SUM(src)", ["rows", "sum(CAST(packets.src AS DOUBLE))"], (1,), id="strings are summed as numbers, as in Spark"
+            "SUM(src)",
+            ["rows", "sum(CAST(packets.src AS DOUBLE))"],
+            (1,),
+            id="strings are summed as numbers, as in Spark",
         ),
         pytest.param(
             "SUM(length) FILTER (WHERE port = 80)",
@@ -53,7 +56,9 @@ def plan(bind: Bind, select: str, tail: str = "", name: str = "q") -> AnswerPlan
             (1,),
             id="a filtered count of rows counts what passes",
         ),
-        pytest.param("MIN(DISTINCT length)", ["rows", "min(packets.length)"], (1,), id="DISTINCT does not change a minimum"),
+        pytest.param(
+            "MIN(DISTINCT length)", ["rows", "min(packets.length)"], (1,), id="DISTINCT does not change a minimum"
+        ),
     ],
 )
 def test_plain_aggregates_need_one_synopsis(bind: Bind, aggregate: str, measures: list[str], used: tuple[int, ...]):
@@ -147,10 +152,15 @@ SAME = "src, SUM(length) AS bytes"
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        pytest.param((SAME, "GROUP BY src"), ("src AS who, SUM(length) AS b", "GROUP BY src"), True, id="names of results"),
+        pytest.param(
+            (SAME, "GROUP BY src"), ("src AS who, SUM(length) AS b", "GROUP BY src"), True, id="names of results"
+        ),
         pytest.param((SAME, "GROUP BY src"), ("SUM(length) AS b, src", "GROUP BY 2"), True, id="order of results"),
         pytest.param(
-            (SAME, "GROUP BY src"), (SAME, "GROUP BY src HAVING COUNT(*) > 5 ORDER BY bytes LIMIT 3"), True, id="the finish"
+            (SAME, "GROUP BY src"),
+            (SAME, "GROUP BY src HAVING COUNT(*) > 5 ORDER BY bytes LIMIT 3"),
+            True,
+            id="the finish",
         ),
         pytest.param(
             ("AVG(x) AS a", ""), ("SUM(x) AS a, COUNT(x) AS b", ""), True, id="an average, or its sum and its count"

@@ -84,40 +84,75 @@ def clock(watermark_us: int, heard_us: int) -> StreamClock:
     return StreamClock(0, watermark_us + 5, watermark_us, heard_us)
 
 
+ALONE, PAIR = [["a"], ["b"]], [["a", "b"]]
+
+
 @pytest.mark.parametrize(
-    ("clocks", "idle"),
+    ("clocks", "groups", "idle"),
     [
-        pytest.param({"a": clock(10, 120), "b": clock(90, 140)}, {}, id="nobody is idle before its time"),
-        pytest.param({"a": clock(10, 99), "b": clock(90, 160)}, {"a": 90}, id="the silent one follows the other"),
-        pytest.param({"a": clock(10, 100), "b": clock(90, 160)}, {"a": 90}, id="silent for exactly `idle` is silent"),
-        pytest.param({"a": clock(10, 101), "b": clock(90, 160)}, {}, id="a microsecond less is not"),
-        pytest.param({"a": clock(10, 0), "b": clock(90, 0)}, {}, id="when all are silent nobody moves"),
-        pytest.param({"a": clock(90, 0), "b": clock(10, 160)}, {}, id="a silent stream that is ahead stays where it is"),
+        #   wall time 160, silent means: nothing heard since 100
+        pytest.param({"a": clock(10, 120), "b": clock(90, 140)}, PAIR, {}, id="nobody is idle before its time"),
+        pytest.param({"a": clock(10, 99), "b": clock(90, 160)}, PAIR, {"a": 90}, id="the silent one follows the other"),
+        pytest.param(
+            {"a": clock(10, 100), "b": clock(90, 160)}, PAIR, {"a": 90}, id="silent for exactly `idle` is silent"
+        ),
+        pytest.param({"a": clock(10, 101), "b": clock(90, 160)}, PAIR, {}, id="a microsecond less is not"),
+        pytest.param({"a": clock(10, 0), "b": clock(90, 0)}, PAIR, {}, id="when all are silent nobody moves"),
+        pytest.param({"a": clock(90, 0), "b": clock(10, 160)}, PAIR, {}, id="a silent stream that is ahead stays"),
+        pytest.param({"a": clock(10, 0), "b": clock(90, 160)}, ALONE, {}, id="streams that no query joins stay apart"),
         pytest.param(
             {"a": clock(1, 0), "b": clock(90, 160), "c": clock(70, 160)},
+            [["a", "b"], ["c", "a"]],
             {"a": 70},
-            id="it follows the least of those awake",
+            id="it follows the least of those awake, over all its queries",
         ),
         pytest.param(
-            {"a": clock(1, 0), "b": clock(2, 50), "c": clock(70, 160)}, {"a": 70, "b": 70}, id="two silent ones follow"
+            {"a": clock(1, 0), "b": clock(90, 160), "c": clock(70, 160)},
+            [["a", "b"], ["c"]],
+            {"a": 90},
+            id="but not those that no query reads with it",
         ),
         pytest.param(
-            {"a": clock(1, 0), "b": StreamClock()}, {}, id="a stream that has not begun gives no time to follow"
+            {"a": clock(1, 0), "b": clock(2, 50), "c": clock(70, 160)},
+            [["a", "b", "c"]],
+            {"a": 70, "b": 70},
+            id="two silent ones follow the third",
         ),
         pytest.param(
-            {"a": clock(-90, 0), "b": clock(-40, 160)}, {"a": -40}, id="times before 1970 are followed like others"
+            {"a": StreamClock(), "b": clock(90, 160)}, PAIR, {"a": 90}, id="a stream that never began is silent too"
         ),
+        pytest.param({"a": clock(-90, 0), "b": clock(-40, 160)}, PAIR, {"a": -40}, id="times before 1970 are followed"),
+        pytest.param({"a": clock(-9, 0), "b": clock(0, 160)}, PAIR, {"a": 0}, id="zero is a time to follow"),
     ],
 )
-def test_idle_streams_follow(clocks: dict[str, StreamClock], idle: dict[str, int]):
-    found = find_idle(clocks, [stream(name) for name in clocks], wall_us=160)
+def test_idle_streams_follow(clocks: dict[str, StreamClock], groups: list[list[str]], idle: dict[str, int]):
+    found = find_idle(clocks, [stream(name) for name in clocks], groups, wall_us=160, since_us=0)
     assert {decision.stream: decision.watermark_us for decision in found} == idle
+
+
+def test_a_stream_that_has_not_begun_gives_no_time_to_follow():
+    clocks = {"a": clock(1, 0), "b": StreamClock(), "c": clock(70, 160)}
+    streams = [stream("a"), stream("b", idle_us=1000), stream("c")]
+    assert find_idle(clocks, streams, [["a", "b", "c"]], wall_us=160, since_us=0) == ()
+
+
+@pytest.mark.parametrize(
+    ("since", "idle"),
+    [
+        pytest.param(0, ["a"], id="a run that has listened all the time"),
+        pytest.param(100, ["a"], id="one that has listened for `idle`"),
+        pytest.param(101, [], id="one that has not: what came before it began may still be read"),
+    ],
+)
+def test_silence_counts_while_somebody_listens(since: int, idle: list[str]):
+    found = find_idle({"a": clock(1, 5), "b": clock(9, 160)}, [stream("a"), stream("b")], PAIR, 160, since)
+    assert [decision.stream for decision in found] == idle
 
 
 def test_an_idle_decision_tells_how_long_the_silence_was():
     streams = [stream("a", idle_us=60 * SECOND), stream("b", idle_us=60 * SECOND)]
     clocks = {"a": clock(1, 0), "b": clock(9, 90 * SECOND + 1)}
-    assert find_idle(clocks, streams, 90 * SECOND + 1) == (Idle("a", 9, "silent for 90 s"),)
+    assert find_idle(clocks, streams, PAIR, 90 * SECOND + 1, 0) == (Idle("a", 9, "silent for 90 s"),)
 
 
 def test_idle_decisions_move_watermarks_and_nothing_else():

@@ -11,6 +11,7 @@ from headrace.engine.storage import Storage
 from headrace.errors import LockedError
 
 __all__ = [
+    "storage",
     "test_a_created_file_is_read_back",
     "test_a_file_is_created_once_only",
     "test_a_file_that_is_not_there_is_nothing",

@@ -22,7 +22,7 @@ from headrace.engine import Hooks, build_session
 
 QUERIES = {
     "direct": "SELECT k, SUM(i) AS v, COUNT(*) AS n FROM r [WINDOW 60 s SLIDE 20 s] GROUP BY k",
-    "by_sql": "SELECT g, SUM(i) + 1 AS v, COUNT(DISTINCT s) AS n FROM r GROUP BY window(ts, '50 seconds', '20 seconds'), g",
+    "by_sql": "SELECT g, SUM(i) + 1 AS v, COUNT(DISTINCT s) AS n FROM r GROUP BY window(ts, '50 s', '20 s'), g",
     "total": "SELECT COUNT(*) AS n FROM r [WINDOW 40 s SLIDE 20 s]",
 }  # fmt: skip
 LATENESS_S = 20

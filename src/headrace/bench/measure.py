@@ -30,7 +30,7 @@ def machine() -> dict[str, Any]:
 def batch_seconds(query: Any, skip: int = 0) -> float:
     """Median seconds of a streaming query's micro-batches, the first `skip` left out."""
     progress = [p for p in query.recentProgress if "addBatch" in p.durationMs]
-    return statistics.median(p.durationMs["triggerExecution"] for p in progress[skip:]) / 1000
+    return float(statistics.median(p.durationMs["triggerExecution"] for p in progress[skip:])) / 1000
 
 
 def result(bench: str, correct: bool, ratios: dict[str, float], measures: dict[str, Any]) -> dict[str, Any]:

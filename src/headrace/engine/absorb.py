@@ -19,11 +19,12 @@ from headrace.engine.panes import Layout, keep_heaviest, layout_of, merge, parti
 from headrace.model import Entry, Stream
 from headrace.planning import Feed, Synopsis
 
-__all__ = ["REPORT_SCHEMA", "AbsorbTask", "Absorbed", "Bounds", "Projection", "StreamCount", "projection"]
+__all__ = ["AbsorbTask", "Absorbed", "Bounds", "Projection", "StreamCount", "projection"]
 
-REPORT_SCHEMA = "report STRING"
 # Rows aggregated at once in a task: enough to amortise calls, few enough that a task stays within some 100 MB.
 SLAB_ROWS = 1_000_000
+# Stand for the bounds until an epoch has them; NUL cannot be part of a query.
+_LEAST, _GREATEST = "\0least\0", "\0greatest\0"
 _PLAIN_COLUMN = re.compile(r"`?\w+`?\.`?\w+`?")
 
 
@@ -56,6 +57,12 @@ class Projection:
     streams: tuple[str, ...]
     corrupt: bool
 
+    def bound(self, bounds: Sequence[Bounds]) -> list[str]:
+        """The columns with an epoch's bounds in place."""
+        least = f"array({', '.join(f'{b.least_us}L' for b in bounds)})"
+        greatest = f"array({', '.join(f'{b.greatest_us}L' for b in bounds)})"
+        return [sql.replace(_LEAST, least).replace(_GREATEST, greatest) for sql in self.select]
+
 
 def projection(
     streams: Sequence[Stream], synopses: Sequence[Synopsis], bins: int, corrupt: frozenset[str] = frozenset()
@@ -63,13 +70,13 @@ def projection(
     """The columns all synopses need, each distinct expression once.
 
     An expression that could fail is evaluated for rows that are admitted and pass the query's filter, no others. The
-    bounds of admission come as array literals (`{least}`, `{greatest}`) indexed by stream, which keeps the text of the
-    generated code, and so its compiled form, the same from epoch to epoch.
+    bounds of admission come as array literals indexed by stream, which keeps the text of the generated code, and so
+    its compiled form, the same from epoch to epoch.
     """
     position = {stream.name: i for i, stream in enumerate(streams)}
     time = " ".join(f"WHEN {i} THEN unix_micros({s.name}.`{s.time}`)" for i, s in enumerate(streams))
     time = f"unix_micros({streams[0].name}.`{streams[0].time}`)" if len(streams) == 1 else f"CASE _s {time} END"
-    admitted = f"({time} BETWEEN {{least}}[_s] AND {{greatest}}[_s])"
+    admitted = f"({time} BETWEEN {_LEAST}[_s] AND {_GREATEST}[_s])"
     columns: dict[str, str] = {}
 
     def column(sql: str, guard: str | None) -> str:
@@ -164,9 +171,8 @@ class Absorbed:
 class AbsorbTask:
     """What every task of an epoch's absorb does; called by Spark with the projected rows of one partition."""
 
-    folder: str
+    folder: str | None  # None: a trial that leaves nothing behind
     epoch: int
-    bins: int
     bounds: tuple[Bounds, ...]
     projection: Projection
 
@@ -175,7 +181,8 @@ class AbsorbTask:
         partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
         for slab in _slabs(batches):
             self._absorb(slab, counts, partials)
-        chunk = write_chunk(self.folder, self.epoch, 0, self._parts(partials))
+        parts = self._parts(partials)
+        chunk = write_chunk(self.folder, self.epoch, 0, parts) if self.folder is not None else None
         report = json.dumps(
             {
                 "chunk": chunk.to_json() if chunk else None,

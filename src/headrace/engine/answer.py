@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 
@@ -93,10 +93,25 @@ def load_panes(
 
 def answer(spec: AnswerSpec, panes: Mapping[str, pl.DataFrame], due: Due) -> pl.DataFrame | None:
     """The groups and aggregates of all due windows, with `window_start` and `window_end`; None if there are none."""
-    answers = [_window(spec, panes, end) for end in range(due.first_us, due.last_us + 1, due.slide_us)]
+    answers = [_window(spec, panes, end) for end in _ends(spec, panes, due)]
     found = [frame for frame in answers if frame is not None]
     # Empty windows are made of literals, whose types give way to those of the others.
     return pl.concat(found, how="vertical_relaxed") if found else None
+
+
+def _ends(spec: AnswerSpec, panes: Mapping[str, pl.DataFrame], due: Due) -> Iterable[int]:
+    """The due window ends to answer: all of them, or those whose window holds a pane."""
+    if spec.always:
+        return range(due.first_us, due.last_us + 1, due.slide_us)
+    if spec.main not in panes:
+        return ()
+    pane_us = next(layout.pane_us for layout in spec.layouts if layout.id == spec.main)
+    begin = panes[spec.main]["p"].unique().to_numpy() * pane_us
+    first = begin - (begin - due.first_us) % due.slide_us + due.slide_us
+    steps = np.arange(0, spec.size_us, due.slide_us)
+    ends = first[:, None] + steps[None, :]
+    held = ends[(ends <= begin[:, None] + spec.size_us) & (ends >= due.first_us) & (ends <= due.last_us)]
+    return [int(end) for end in np.unique(held)]
 
 
 def _window(spec: AnswerSpec, panes: Mapping[str, pl.DataFrame], end_us: int) -> pl.DataFrame | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from headrace.engine.chunks import Chunk
 from headrace.engine.storage import Storage
-from headrace.errors import CorruptStateError, LockedError, VersionError
+from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.model import Entry, EpochDecision
 from headrace.policies import StreamClock
 
@@ -96,12 +96,15 @@ class Checkpoint:
     def state_folder(self) -> str:
         return f"{self.storage.root}/state"
 
-    def open(self, bins: int) -> Manifest | None:
-        """Takes the lock and gives the last manifest, or None for a new checkpoint."""
+    def open(self, bins: int, streams: Mapping[str, str]) -> Manifest | None:
+        """Takes the lock and gives the last manifest, or None for a new checkpoint.
+
+        `streams` maps each stream to what it is read from; Spark's offsets belong to exactly these.
+        """
         self.check_version()
         self._lock = self.storage.lock("lock")
         try:
-            return self._open(bins)
+            return self._open(bins, streams)
         except BaseException:
             self.close()
             raise
@@ -117,7 +120,7 @@ class Checkpoint:
             found = json.loads(data)
             version = found["version"]
             if version == VERSION:
-                _ = found["id"], found["bins"]
+                _ = found["id"], found["bins"], found["streams"]
         except (ValueError, KeyError, TypeError) as exc:
             raise CorruptStateError(f"{self.storage.root}/headrace.json cannot be read: {exc}") from exc
         if version != VERSION:
@@ -128,11 +131,18 @@ class Checkpoint:
         assert isinstance(found, dict)
         return found
 
-    def _open(self, bins: int) -> Manifest | None:
+    def _open(self, bins: int, streams: Mapping[str, str]) -> Manifest | None:
         found = self.check_version()
         if found is None:
-            found = {"version": VERSION, "id": uuid.uuid4().hex, "bins": bins}
+            found = {"version": VERSION, "id": uuid.uuid4().hex, "bins": bins, "streams": dict(streams)}
             self.storage.create("headrace.json", json.dumps(found).encode())
+        if found["streams"] != dict(streams):
+            made = ", ".join(f"{name} ({source})" for name, source in found["streams"].items())
+            given = ", ".join(f"{name} ({source})" for name, source in streams.items())
+            raise StateError(
+                f"checkpoint {self.storage.root} was made for the streams {made}, not {given}; "
+                "a change of streams needs a new checkpoint"
+            )
         self.bins, self.id = found["bins"], found["id"]
         self.storage.make_folder("state")
         manifest = self.latest()

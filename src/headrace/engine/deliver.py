@@ -92,7 +92,7 @@ class CombineTask:
                     frame = _answers(self.folder, work, bin_)
                     if frame is not None:
                         yield number, work.finish.head(frame), None
-                except CorruptStateError:
+                except (CorruptStateError, OSError):
                     raise
                 except Exception as error:  # the query's own failure: told, not raised
                     yield number, None, _failure(error)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.absorb import REPORT_SCHEMA, Absorbed, AbsorbTask, Bounds, Projection, projection
+from pyspark.sql.types import StringType, StructField, StructType
+
+from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Projection, projection
 from headrace.engine.answer import spec_of
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
@@ -15,6 +18,7 @@ from headrace.engine.compact import CompactTask
 from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Work
 from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.hooks import Hooks
+from headrace.engine.jobs import Jobs
 from headrace.engine.panes import layout_of
 from headrace.engine.rejected import write_rejected
 from headrace.engine.sinks import FileSink, Sink
@@ -36,11 +40,13 @@ from headrace.policies import (
 )
 
 if TYPE_CHECKING:
-    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Epochs", "Installed"]
 
+_REPORT = StructType([StructField("report", StringType())])
+# Windows of a query without keys answered in one epoch; a stream that leaps over years makes millions of them due.
+MOST_EMPTY_WINDOWS = 100_000
 # Before any watermark and without any limit: every time fits.
 _EVER = (-(2**62), 2**62)
 
@@ -85,6 +91,11 @@ class Epochs:
         self._streams, self._queries, self._corrupt = tuple(streams), dict(queries), corrupt
         self._hooks, self._probe = hooks, hooks.probe
         self._projections: dict[tuple[str, ...], Projection] = {}
+        self._groups = [streams_of(installed.plan.query.root) for installed in self._queries.values()]
+        self._since_us: int | None = None
+        self._behind = False
+        self._small_jobs = Jobs(spark.sparkContext)
+        self._busy, self._stopping = threading.Lock(), False
 
     @property
     def manifest(self) -> Manifest:
@@ -93,12 +104,30 @@ class Epochs:
 
     def run(self, batch: DataFrame, number: int) -> None:
         """Runs the micro-batch `number` as the next epoch, unless it is committed already."""
-        if number > self._manifest.batch:
-            self._run(batch, number, None)
+        with self._busy:
+            if self._stopping:
+                raise EngineError("the run is stopping")
+            if number > self._manifest.batch:
+                self._run(batch, number, None)
 
     def flush(self, reason: str) -> None:
-        """Runs an epoch without rows that answers every window that holds rows."""
-        self._run(None, self._manifest.batch, Flush(reason))
+        """Runs epochs without rows until every window that holds rows is answered."""
+        with self._busy:
+            self._run(None, self._manifest.batch, Flush(reason))
+            while self._behind:
+                self._run(None, self._manifest.batch, Flush(reason))
+
+    def recover(self) -> None:
+        """Ends a flush that a crash interrupted, before any new row is looked at."""
+        decision = self._checkpoint.decision(self._manifest.epoch + 1)
+        if decision is not None and decision.flush is not None:
+            self.flush(decision.flush.reason)
+
+    def quiesce(self) -> None:
+        """Waits for the epoch under way to be committed and lets no other begin."""
+        self._stopping = True
+        with self._busy:
+            pass
 
     def _run(self, batch: DataFrame | None, number: int, flush: Flush | None) -> None:
         jobs = self._jobs()
@@ -117,15 +146,20 @@ class Epochs:
         self._probe("before-decision")
         decision = self._checkpoint.decision(epoch)
         replay = decision is not None
+        if decision is not None and (decision.batch, decision.flush is None) != (number, flush is None):
+            raise CorruptStateError(
+                f"decision {epoch} of {self._checkpoint.storage.root} is for batch {decision.batch}, not {number}"
+            )
         if decision is None:
             wall_us = self._hooks.clock_us(epoch)
+            self._since_us = wall_us if self._since_us is None else self._since_us
             decision = EpochDecision(
                 epoch=epoch,
                 batch=number,
                 wall_us=wall_us,
                 seed=epoch,
                 queries=tuple(sorted(self._live())),
-                idle=find_idle(self._clocks(), self._streams, wall_us),
+                idle=find_idle(self._clocks(), self._streams, self._groups, wall_us, self._since_us),
                 flush=flush,
             )
             self._checkpoint.write_decision(decision)
@@ -141,7 +175,7 @@ class Epochs:
         try:
             progress.absorbed = self._absorb_once(batch, progress, bounds)
         except Exception as failure:
-            _raise_if_corrupt(failure)
+            _raise_if_not_a_querys(failure)
             progress.failed = self._culprits(batch, progress, bounds, failure)
             progress.absorbed = self._absorb_once(batch, progress, bounds)
         if any(count.rejected for count in progress.absorbed.counts.values()):
@@ -150,13 +184,17 @@ class Epochs:
         self._probe("after-state")
 
     def _absorb_once(self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...]) -> Absorbed:
-        live = [name for name in self._live() if name not in progress.failed]
-        shape = self._projection(tuple(live))
-        task = AbsorbTask(self._checkpoint.state_folder, progress.decision.epoch, self._checkpoint.bins, bounds, shape)
-        rows = batch.selectExpr(*_bound(shape.select, bounds))
         self._probe("mid-state")
-        reports = rows.mapInArrow(task, REPORT_SCHEMA).collect()
-        return Absorbed.of_reports(shape.streams, [row.report for row in reports])
+        live = tuple(name for name in self._live() if name not in progress.failed)
+        return self._absorb_rows(batch, progress.decision.epoch, bounds, live)
+
+    def _absorb_rows(
+        self, batch: DataFrame, epoch: int, bounds: tuple[Bounds, ...], live: tuple[str, ...], trial: bool = False
+    ) -> Absorbed:
+        shape = self._projection(live)
+        task = AbsorbTask(None if trial else self._checkpoint.state_folder, epoch, bounds, shape)
+        rows = batch.selectExpr(*shape.bound(bounds)).mapInArrow(task, _REPORT)
+        return Absorbed.of_reports(shape.streams, [row.report for row in rows.collect()])
 
     def _culprits(
         self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...], failure: Exception
@@ -165,10 +203,10 @@ class Epochs:
         found: dict[str, str] = {}
         live = self._live()
         for name in live:
-            shape = self._projection((name,))
             try:
-                batch.selectExpr(*_bound(shape.select, bounds)).write.format("noop").mode("append").save()
+                self._absorb_rows(batch, progress.decision.epoch, bounds, (name,), trial=True)
             except Exception as error:
+                _raise_if_not_a_querys(error)
                 found[name] = _cause(error)
         if not found or len(found) == len(live) > 1:
             raise failure
@@ -187,6 +225,7 @@ class Epochs:
         if decision.flush is not None:
             clocks = {name: self._ended(name, clock) for name, clock in clocks.items()}
         progress.clocks = clocks
+        self._behind = False
         for name in self._live():
             if name in progress.failed:
                 continue
@@ -202,7 +241,14 @@ class Epochs:
             now = watermark_of(clocks, streams) if decision.flush is None else self._last_end(name, clocks)
             due = due_windows(window, first, state.answered_us, now)
             if due is not None:
-                progress.due[name] = due
+                progress.due[name] = self._bounded(name, due)
+
+    def _bounded(self, query: str, due: Due) -> Due:
+        """Windows without rows are answered too where there is no key: so many at a time, the rest next."""
+        if not spec_of(self._queries[query].plan).always or due.count <= MOST_EMPTY_WINDOWS:
+            return due
+        self._behind = True
+        return replace(due, last_us=due.first_us + (MOST_EMPTY_WINDOWS - 1) * due.slide_us)
 
     def _last_end(self, query: str, clocks: Mapping[str, StreamClock]) -> int | None:
         plan = self._queries[query].plan
@@ -257,14 +303,14 @@ class Epochs:
         names, items = tuple(works), tuple(works.values())
         bins = self._checkpoint.bins
         combine = CombineTask(self._checkpoint.state_folder, items)
-        numbers = self._spark.sparkContext.parallelize(range(bins), bins)
         if bins == 1:
-            delivered = numbers.mapPartitions(DeliverTask(items, combine))
+            delivered = self._perform(DeliverTask(items, combine), bins)
         else:
+            numbers = self._spark.sparkContext.parallelize(range(bins), bins)
             by_query = numbers.mapPartitions(combine).partitionBy(min(bins, len(items)))
-            delivered = by_query.mapPartitions(DeliverTask(items))
+            delivered = self._blamed(by_query.mapPartitions(DeliverTask(items)).collect)
         files: dict[str, list[str]] = {name: [] for name in names}
-        for delivery in self._collect(delivered):
+        for delivery in delivered:
             name = names[delivery.work]
             if delivery.error is not None:
                 progress.failed[name] = delivery.error
@@ -288,7 +334,7 @@ class Epochs:
             results = spark_finish(answers, query.finish)
             progress.rows[name] = installed.sink.write(results, progress.decision.epoch, progress.replay) or 0
         except Exception as failure:
-            _raise_if_corrupt(failure)
+            _raise_if_not_a_querys(failure)
             progress.failed[name] = _cause(failure)
 
     # 5 commit ------------------------------------------------------------------------------------------------------
@@ -374,8 +420,7 @@ class Epochs:
     ) -> tuple[Chunk, ...]:
         layouts = tuple(layout_of(s) for s in self._synopses(tuple(self._queries)) if s.id in expired)
         task = CompactTask(self._checkpoint.state_folder, epoch, merge.level, merge.chunks, layouts, dict(expired))
-        bins = self._checkpoint.bins
-        made = self._collect(self._spark.sparkContext.parallelize(range(bins), bins).mapPartitions(task))
+        made = self._perform(task, self._checkpoint.bins)
         merged = set(merge.chunks)
         return (*(chunk for chunk in chunks if chunk.name not in merged), *made)
 
@@ -411,12 +456,15 @@ class Epochs:
             )
         return self._projections[names]
 
-    def _collect(self, reports: RDD[Any]) -> list[Any]:
-        """What the tasks of a job report: a value or two each, never rows."""
+    def _perform(self, order: Callable[[Iterable[int]], Iterable[Any]], n: int) -> list[Any]:
+        return self._blamed(lambda: self._small_jobs.run(order, n))
+
+    def _blamed(self, job: Callable[[], list[Any]]) -> list[Any]:
+        """What the tasks of a job report; a failure says whose it is."""
         try:
-            return reports.collect()
+            return job()
         except Exception as failure:
-            _raise_if_corrupt(failure)
+            _raise_if_not_a_querys(failure)
             raise
 
     def _jobs(self) -> int:
@@ -440,12 +488,6 @@ def _entry(progress: Progress, stream: str) -> Entry:
     return count.entry if count else Entry()
 
 
-def _bound(select: Sequence[str], bounds: Sequence[Bounds]) -> list[str]:
-    least = f"array({', '.join(f'{b.least_us}L' for b in bounds)})"
-    greatest = f"array({', '.join(f'{b.greatest_us}L' for b in bounds)})"
-    return [sql.replace("{least}", least).replace("{greatest}", greatest) for sql in select]
-
-
 def _cause(failure: Exception) -> str:
     """The first telling line of what Spark says about a failure."""
     text = str(failure)
@@ -455,10 +497,24 @@ def _cause(failure: Exception) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(failure).__name__)
 
 
-def _raise_if_corrupt(failure: Exception) -> None:
-    """Errors of the engine's own that come back through Spark as text."""
+# What Spark says when a job ends because the run does: nobody's fault.
+_CANCELLED = (
+    "cancelled",
+    "Interrupted",
+    "SparkContext was shut down",
+    "SparkContext has been shutdown",
+    "Py4JNetworkError",
+)
+
+
+def _raise_if_not_a_querys(failure: Exception) -> None:
+    """Raises what no query is to blame for: damaged state, a failing disk, the end of the run."""
     text = str(failure)
     if "CorruptStateError: " in text:
         raise CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0]) from failure
-    if isinstance(failure, EngineError):
+    if isinstance(failure, EngineError | ConnectionError) or any(word in text for word in _CANCELLED):
         raise failure
+    if "OSError: " in text:
+        raise EngineError(
+            f"a task could not read or write: {text.rpartition('OSError: ')[2].splitlines()[0]}"
+        ) from failure

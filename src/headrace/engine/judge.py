@@ -63,7 +63,8 @@ def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: Da
         empty = {
             s.name: spark.createDataFrame([], ", ".join(f"`{c.name}` {c.type}" for c in s.columns)) for s in streams
         }
-        rows = unite(streams, empty, everything)
+        united = unite(streams, empty, everything)
+        rows = united.by_stream(united.rows)
     root = _judged(query.root, query, rows)
     judged = replace(query, root=root)
     if isinstance(root, WindowAggregate):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,15 @@ from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.compact import VerifyTask
 from headrace.engine.epoch import Epochs, Installed
 from headrace.engine.hooks import Hooks
+from headrace.engine.jobs import Jobs
 from headrace.engine.judge import columns_in_use, judge
 from headrace.engine.session import tune
-from headrace.engine.sinks import MemorySink, open_sink
-from headrace.engine.sources import read_stream, unite
+from headrace.engine.sinks import FILE_FORMATS, MemorySink, open_sink
+from headrace.engine.sources import United, read_stream, unite
 from headrace.engine.status import describe
-from headrace.engine.storage import open_storage
+from headrace.engine.storage import LocalStorage, open_storage
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
-from headrace.model import Pipeline, Query
+from headrace.model import Pipeline, Query, Stream
 from headrace.planning import AnswerPlan, plan_answer
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Run", "start"]
+
+_LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_LOG_WRITER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 @dataclass
@@ -86,7 +90,7 @@ class Run:
 
     def flush(self) -> None:
         """Answers every window that holds rows; rows older than those windows' ends are late from now on."""
-        self._query.stop()
+        self._stop_query()
         self._parts.epochs.flush("flush was asked for")
 
     def table(self, query: str) -> pa.Table | None:
@@ -97,9 +101,14 @@ class Run:
         return sink.table()
 
     def stop(self) -> None:
-        """Ends the run after the epoch under way."""
-        self._query.stop()
+        """Ends the run after the epoch under way; open windows stay open."""
+        self._stop_query()
+        self._flush = False
         self._close(None)
+
+    def _stop_query(self) -> None:
+        self._parts.epochs.quiesce()
+        self._query.stop()
 
     def _close(self, failure: Exception | None) -> None:
         with self._ended:
@@ -133,22 +142,32 @@ def start(
     root = checkpoint or pipeline.engine.checkpoint
     if root is None:
         raise SpecError("a run needs a checkpoint: a folder of its own to keep its state in")
+    # Spark knows sources by their position: by name, so that their order in the file does not matter.
+    streams = tuple(sorted(pipeline.streams, key=lambda stream: stream.name))
+    pipeline = replace(pipeline, streams=streams)
     rows, corrupt, failed, queries = _sources(pipeline, spark, dict(frames or {}))
     plans = {query.name: plan_answer(query) for query in queries}
     storage = open_storage(root, spark)
+    # Spark's other way to write its log starts a process per file on a local disk; one writer needs no such care.
+    spark.conf.set(_LOG_WRITER, _LOCAL_LOG_WRITER) if isinstance(storage, LocalStorage) else spark.conf.unset(
+        _LOG_WRITER
+    )
     point = Checkpoint(storage)
     bins = pipeline.engine.bins or max(1, spark.sparkContext.defaultParallelism // 2)
-    manifest = point.open(bins)
+    _refuse_shared_paths(queries)
+    manifest = point.open(bins, {s.name: _origin(s) for s in streams})
     try:
+        fresh = manifest is None and not point.decisions()
         _verify(point, manifest, spark)
         point.clean_orphans(manifest)
         manifest = _adopt(manifest, plans, pipeline, failed, hooks)
         installed = {
-            name: Installed(plan, open_sink(plan.query.sink, name, spark, storage, (functions or {}).get(name)))
+            name: Installed(plan, open_sink(plan.query.sink, name, spark, storage, (functions or {}).get(name), fresh))
             for name, plan in plans.items()
         }
-        epochs = Epochs(spark, point, manifest, pipeline.streams, installed, corrupt, hooks)
-        writer = rows.writeStream.foreachBatch(_batch_runner(epochs)).queryName(f"headrace-{pipeline.name}")
+        epochs = Epochs(spark, point, manifest, streams, installed, corrupt, hooks)
+        epochs.recover()
+        writer = rows.rows.writeStream.foreachBatch(_batch_runner(epochs, rows)).queryName(f"headrace-{pipeline.name}")
         writer = writer.option("checkpointLocation", f"{storage.root}/spark")
         every = f"{pipeline.engine.trigger_us // 1000} milliseconds"
         query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
@@ -158,7 +177,7 @@ def start(
     return Run(_Parts(point, epochs, {name: i.sink for name, i in installed.items()}), query, flush)
 
 
-def _batch_runner(epochs: Epochs) -> Callable[[DataFrame, int], None]:
+def _batch_runner(epochs: Epochs, united: United) -> Callable[[DataFrame, int], None]:
     tuned: set[int] = set()
 
     def run(batch: DataFrame, number: int) -> None:
@@ -168,14 +187,14 @@ def _batch_runner(epochs: Epochs) -> Callable[[DataFrame, int], None]:
             tune(batch.sparkSession)
             batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
             tuned.add(number)
-        epochs.run(batch, number)
+        epochs.run(united.by_stream(batch), number)
 
     return run
 
 
 def _sources(
     pipeline: Pipeline, spark: SparkSession, frames: dict[str, DataFrame]
-) -> tuple[DataFrame, frozenset[str], dict[str, str], list[Query]]:
+) -> tuple[United, frozenset[str], dict[str, str], list[Query]]:
     """All streams as one, which of them bring unparseable rows along, and the queries Spark accepts."""
     corrupt: set[str] = set()
     for stream in pipeline.streams:
@@ -189,7 +208,7 @@ def _sources(
     failed: dict[str, str] = {}
     for query in pipeline.queries:
         try:
-            queries.append(judge(query, pipeline.streams, spark, whole))
+            queries.append(judge(query, pipeline.streams, spark, whole.by_stream(whole.rows)))
         except SpecError as problem:
             failed[query.name] = str(problem)
     if pipeline.queries and not queries:
@@ -198,13 +217,34 @@ def _sources(
     return rows, frozenset(corrupt), failed, queries
 
 
+def _origin(stream: Stream) -> str:
+    """What a stream is read from, as far as it must not change under a checkpoint."""
+    source = stream.source
+    return "a DataFrame" if source is None else " ".join(part for part in (source.format, source.path) if part)
+
+
+def _refuse_shared_paths(queries: Iterable[Query]) -> None:
+    paths: dict[str, str] = {}
+    for query in queries:
+        path = query.sink.path
+        if path is not None and query.sink.format in FILE_FORMATS:
+            if path in paths:
+                raise SpecError(
+                    Problem(
+                        f"writes to {path}, as query '{paths[path]}' does",
+                        query=query.name,
+                        hint="give each query a path of its own",
+                    )
+                )
+            paths[path] = query.name
+
+
 def _verify(checkpoint: Checkpoint, manifest: Manifest | None, spark: SparkSession) -> None:
     """Reads all state once before anything runs on it; what is wrong is refused by name."""
     if manifest is None or not manifest.chunks:
         return
     task = VerifyTask(checkpoint.state_folder, manifest.chunks)
-    slices = min(len(manifest.chunks), spark.sparkContext.defaultParallelism)
-    found = spark.sparkContext.parallelize(range(len(manifest.chunks)), slices).mapPartitions(task).collect()
+    found = Jobs(spark.sparkContext).run(task, len(manifest.chunks))
     if found:
         raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")
 
@@ -224,8 +264,12 @@ def _adopt(
         states = {name: QueryState(plan.query.sql) for name, plan in plans.items()} | refused
         covered: dict[str, int | None] = {s.id: None for plan in plans.values() for s in plan.synopses}
         return Manifest(-1, -1, queries=states, covered=covered)
-    lasts = [clock.last_us for clock in manifest.clocks.values() if clock.last_us is not None]
-    now = max(lasts) + 1 if lasts else None
+
+    def seen_us(names: Iterable[str]) -> int | None:
+        """Just after the last row that streams have brought so far."""
+        lasts = [manifest.clocks[name].last_us for name in names if name in manifest.clocks]
+        return max((last + 1 for last in lasts if last is not None), default=None)
+
     # A synopsis that nobody fed since it was dropped, or that failed, has gaps: it starts anew.
     fed = {
         s.id
@@ -238,7 +282,9 @@ def _adopt(
     covered = {}
     for plan in plans.values():
         for synopsis in plan.synopses:
-            covered[synopsis.id] = manifest.covered.get(synopsis.id) if synopsis.id in fed else now
+            covered[synopsis.id] = (
+                manifest.covered.get(synopsis.id) if synopsis.id in fed else seen_us(f.stream for f in synopsis.feeds)
+            )
     queries: dict[str, QueryState] = {}
     for name, plan in plans.items():
         known = manifest.queries.get(name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
@@ -120,6 +121,8 @@ class FormatSink:
 
     def __init__(self, spec: SinkSpec, query: str, storage: Storage) -> None:
         self.spec, self.query, self.storage = spec, query, storage
+        # Delta remembers this with the epoch; another checkpoint is another application.
+        self.application = f"headrace-{query}-{sha256(storage.root.encode()).hexdigest()[:12]}"
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         note = f"delivered/{self.query}"
@@ -127,7 +130,7 @@ class FormatSink:
             return None
         writer = results.write.format(self.spec.format).options(**dict(self.spec.options))
         if self.spec.format == "delta":
-            writer = writer.option("txnAppId", f"headrace-{self.query}").option("txnVersion", str(epoch))
+            writer = writer.option("txnAppId", self.application).option("txnVersion", str(epoch))
         writer = writer.mode(dict(self.spec.options).get("mode", "append"))
         writer.save(self.spec.path) if self.spec.path else writer.save()
         self.storage.replace(note, str(epoch).encode())
@@ -135,9 +138,14 @@ class FormatSink:
 
 
 def open_sink(
-    spec: SinkSpec, query: str, spark: SparkSession, checkpoint: Storage, function: Callable[[Any, int], Any] | None
+    spec: SinkSpec,
+    query: str,
+    spark: SparkSession,
+    checkpoint: Storage,
+    function: Callable[[Any, int], Any] | None,
+    fresh: bool,
 ) -> Sink:
-    """The sink a query asks for."""
+    """The sink a query asks for; a fresh checkpoint must not find results of another in a folder."""
     if function is not None:
         return PythonSink(function)
     match spec.format:
@@ -152,6 +160,14 @@ def open_sink(
                 raise SpecError(Problem(f"a {format_} sink needs a path", query=query))
             storage = open_storage(spec.path, spark)
             storage.make_folder("")
+            if fresh and any(name.startswith("epoch-") for name in storage.names("")):
+                raise SpecError(
+                    Problem(
+                        f"{spec.path} holds results of an earlier checkpoint",
+                        query=query,
+                        hint="remove them, choose another path, or go on with that checkpoint",
+                    )
+                )
             storage.delete(STAGING)
             return FileSink(spec, storage)
         case _:

@@ -1,8 +1,9 @@
-"""All streams of a site as one streaming DataFrame: a column per stream, null but for the stream a row is of."""
+"""All streams of a site as one streaming DataFrame."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.errors import Problem, SpecError
@@ -11,7 +12,7 @@ from headrace.model import Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["CORRUPT", "read_stream", "unite"]
+__all__ = ["CORRUPT", "United", "read_stream", "unite"]
 
 CORRUPT = "_corrupt_record"
 # Formats whose readers can hand over a line they could not parse instead of failing.
@@ -45,25 +46,37 @@ def read_stream(spark: SparkSession, stream: Stream) -> tuple[DataFrame, bool]:
     return rows, lenient
 
 
-def unite(streams: Sequence[Stream], frames: Mapping[str, DataFrame], used: Mapping[str, frozenset[str]]) -> DataFrame:
-    """One DataFrame over all streams: `_s`, the stream's number, and per stream a struct of the columns in use."""
-    types = {}
-    for stream in streams:
-        fields = {field.name: field.dataType.simpleString() for field in frames[stream.name].schema.fields}
-        wanted = [name for name in fields if name in used[stream.name] or name in (stream.time, CORRUPT)]
-        types[stream.name] = {name: fields[name] for name in wanted}
+@dataclass(frozen=True)
+class United:
+    """All streams as one: flat columns, which rows carry cheaply, and the SQL that makes structs of them."""
+
+    rows: DataFrame
+    structs: tuple[str, ...]
+
+    def by_stream(self, rows: DataFrame) -> DataFrame:
+        """Rows with `_s`, the stream's number, and a column per stream; Spark reads through the structs."""
+        return rows.selectExpr("_s", *self.structs)
+
+
+def unite(streams: Sequence[Stream], frames: Mapping[str, DataFrame], used: Mapping[str, frozenset[str]]) -> United:
+    """The columns in use of all streams; each row has those of its stream, the others are null."""
+    types: dict[tuple[int, str], str] = {}
+    for i, stream in enumerate(streams):
+        for field in frames[stream.name].schema.fields:
+            if field.name in used[stream.name] or field.name in (stream.time, CORRUPT):
+                types[i, field.name] = field.dataType.simpleString()
     parts = []
     for i, stream in enumerate(streams):
-        columns = [f"{i} AS _s"]
-        for other in streams:
-            names = types[other.name]
-            if other.name == stream.name:
-                columns.append(f"named_struct({', '.join(f'{name!r}, `{name}`' for name in names)}) AS `{other.name}`")
-            else:
-                shape = ",".join(f"`{name}`:{type_}" for name, type_ in names.items())
-                columns.append(f"CAST(NULL AS STRUCT<{shape}>) AS `{other.name}`")
-        parts.append(frames[stream.name].selectExpr(*columns))
+        columns = [
+            f"`{name}` AS `_{j}_{name}`" if j == i else f"CAST(NULL AS {type_}) AS `_{j}_{name}`"
+            for (j, name), type_ in types.items()
+        ]
+        parts.append(frames[stream.name].selectExpr(f"{i} AS _s", *columns))
     united = parts[0]
     for part in parts[1:]:
         united = united.unionAll(part)
-    return united
+    structs = tuple(
+        f"named_struct({', '.join(f'{name!r}, `_{j}_{name}`' for j, name in types if j == i)}) AS `{stream.name}`"
+        for i, stream in enumerate(streams)
+    )
+    return United(united, structs)

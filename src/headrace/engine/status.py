@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.engine.checkpoint import Checkpoint, Manifest
-from headrace.engine.storage import LocalStorage, open_storage
+from headrace.engine.session import build_session
+from headrace.engine.storage import is_remote, open_storage
 from headrace.errors import CorruptStateError, SpecError
 
 __all__ = ["describe", "describe_checkpoint"]
@@ -17,12 +18,7 @@ SHOWN = 5
 
 def describe_checkpoint(root: str) -> dict[str, Any]:
     """Status of the checkpoint at a path or URI."""
-    if LocalStorage(root).names("") or "://" not in root:
-        storage: Any = LocalStorage(root)
-    else:
-        from headrace.engine.session import build_session
-
-        storage = open_storage(root, build_session("status"))
+    storage = open_storage(root, build_session("status") if is_remote(root) else None)
     if storage.read("headrace.json") is None and not storage.names("manifests"):
         raise SpecError(f"{root} is not a checkpoint; give the folder named by 'checkpoint' in the pipeline file")
     checkpoint = Checkpoint(storage)

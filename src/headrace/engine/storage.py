@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 
 from headrace.errors import LockedError
 
-__all__ = ["HadoopStorage", "LocalStorage", "Lock", "Storage", "open_storage"]
+__all__ = ["HadoopStorage", "LocalStorage", "Lock", "Storage", "is_remote", "open_storage"]
 
 # A lease that has not been renewed for this long belongs to an engine that is gone.
 LEASE_S = 60.0
@@ -66,12 +66,19 @@ class Storage(Protocol):
         """Takes the lock; LockedError if another engine has it."""
 
 
+def is_remote(root: str) -> bool:
+    """Whether a path needs Spark to be reached.
+
+    >>> is_remote("s3a://bucket/state"), is_remote("file:/state"), is_remote("state")
+    (True, False, False)
+    """
+    return "://" in root and not root.startswith("file:")
+
+
 def open_storage(root: str, spark: Any = None) -> Storage:
     """Storage for a path or URI: plain files where possible, else any file system Spark's Hadoop can reach."""
-    if "://" not in root and not root.startswith("file:"):
-        return LocalStorage(root)
-    if root.startswith("file:"):
-        return LocalStorage("/" + root.removeprefix("file:").lstrip("/"))
+    if not is_remote(root):
+        return LocalStorage("/" + root.removeprefix("file:").lstrip("/") if root.startswith("file:") else root)
     if spark is None:
         raise ValueError(f"{root} needs a Spark session to be reached")
     return HadoopStorage(root, spark)

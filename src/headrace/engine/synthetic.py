@@ -30,9 +30,9 @@ _ROWS_PER_TASK = 250_000
 def make_rows(options: dict[str, str], first: int, end: int) -> pa.RecordBatch:
     """Rows `first` to `end - 1` of the stream."""
     rate = float(options.get("rate", "1000"))
-    keys = int(options.get("keys", "100"))
+    keys = int(float(options.get("keys", "100")))
     skew = float(options.get("skew", "0"))
-    seed = int(options.get("seed", "0"))
+    seed = int(float(options.get("seed", "0")))
     burst = float(options.get("burst", "1"))
     disorder_us = parse_duration(options["disorder"]) if "disorder" in options else 0
     start_us = _start_us(options.get("start"))
@@ -79,8 +79,8 @@ class _Range(InputPartition):
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
-        self._total = int(options["rows"]) if "rows" in options else None
-        self._epoch = int(options.get("epoch", max(1, round(float(options.get("rate", "1000"))))))
+        self._total = int(float(options["rows"])) if "rows" in options else None
+        self._epoch = max(1, int(float(options.get("epoch") or options.get("rate", "1000"))))
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"row": 0}

@@ -195,7 +195,7 @@ def _whole(node: exp.Expr, what: str, most: int) -> float:
 def _deviation(node: exp.Expr) -> float:
     value = _number(node)
     if value is None or not 0 < value <= 0.39:
-        raise Fault("the relative deviation must be a number above 0 and at most 0.39", node, "leave it out for 0.05")
+        raise Fault("the relative deviation must be a number above 0 and at most 0.39", node, "leave it out for 0.023")
     return value
 
 

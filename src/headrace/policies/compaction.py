@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 __all__ = ["FAN_IN", "ChunkSize", "Merge", "NoMerge", "plan_merge"]
 
-# Eight small chunks become one per bin: a pane is rewritten log8(epochs per window) times, and at most about
-# 8 * bins * log8(epochs per window) chunks are open.
-FAN_IN = 8
+# Sixteen small chunks become one per bin: a pane is rewritten log16(chunks per window) times, and at most about
+# 16 * bins * log16(chunks per window) chunks are open.
+FAN_IN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def plan_merge(chunks: Sequence[ChunkSize], fan_in: int = FAN_IN, pieces: int = 
     >>> plan_merge([ChunkSize(str(i), 0, i) for i in range(3)], fan_in=3)
     Merge(chunks=('0', '1', '2'), level=1, reason='3 chunks of level 0')
     >>> plan_merge([ChunkSize("a", 0, 1)])
-    NoMerge(reason='1 chunk, fewer than 8 of any level')
+    NoMerge(reason='1 chunk, fewer than 16 of any level')
     """
     levels = sorted({chunk.level for chunk in chunks}, reverse=True)
     for level in levels:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headrace.model import Idle, Stream
-from headrace.units import format_duration
+from headrace.units import SECOND_US, format_duration
 
 __all__ = ["StreamClock", "advance_clock", "apply_idle", "find_idle", "watermark_of"]
 
@@ -42,27 +42,35 @@ def advance_clock(clock: StreamClock, stream: Stream, seen: tuple[int, int] | No
     )
 
 
-def find_idle(clocks: Mapping[str, StreamClock], streams: Iterable[Stream], wall_us: int) -> tuple[Idle, ...]:
-    """Streams silent for their `idle` while others went on: their watermark follows the least of the others'.
+def find_idle(
+    clocks: Mapping[str, StreamClock],
+    streams: Iterable[Stream],
+    groups: Iterable[Iterable[str]],
+    wall_us: int,
+    since_us: int,
+) -> tuple[Idle, ...]:
+    """Streams silent for their `idle` while others of a query went on: their watermark follows the least of those.
 
-    Rows they bring later and that are older than this are late, for every query alike.
+    `groups` are the streams that queries read together; silence counts from `since_us`, when this run began, at the
+    earliest, for what came while nobody listened is still to be read. Rows that an idle stream brings later and that
+    are older than its new watermark are late, for every query alike.
     """
     streams = tuple(streams)
-    silent = {
-        s.name: wall_us - (clocks[s.name].heard_us or 0)
-        for s in streams
-        if clocks[s.name].heard_us is not None and wall_us - (clocks[s.name].heard_us or 0) >= s.idle_us
-    }
-    awake = [clocks[s.name].watermark_us for s in streams if s.name not in silent]
-    known = [w for w in awake if w is not None]
-    if not known or len(known) < len(awake):
-        return ()
-    target = min(known)
-    return tuple(
-        Idle(s.name, target, f"silent for {format_duration(silent[s.name] // 1_000_000 * 1_000_000)}")
-        for s in streams
-        if s.name in silent and (clocks[s.name].watermark_us or 0) < target
-    )
+    groups = [frozenset(group) for group in groups]
+    quiet_us = {s.name: wall_us - max(clocks[s.name].heard_us or since_us, since_us) for s in streams}
+    silent = {s.name for s in streams if quiet_us[s.name] >= s.idle_us}
+    found = []
+    for name in (s.name for s in streams if s.name in silent):
+        partners = {other for group in groups if name in group for other in group} - silent
+        marks = [clocks[partner].watermark_us for partner in sorted(partners)]
+        known = [mark for mark in marks if mark is not None]
+        if not known or len(known) < len(marks):
+            continue
+        target, own = min(known), clocks[name].watermark_us
+        if own is None or own < target:
+            whole_s = quiet_us[name] // SECOND_US * SECOND_US
+            found.append(Idle(name, target, f"silent for {format_duration(whole_s)}"))
+    return tuple(found)
 
 
 def apply_idle(clocks: Mapping[str, StreamClock], idle: Iterable[Idle]) -> dict[str, StreamClock]:

@@ -1,0 +1,104 @@
+"""Plain Spark in a process of its own, with Spark's own settings, taking turns with the engine in a benchmark.
+
+python -m headrace.bench.plain    reads a JSON request per line, answers each with a JSON line
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headrace.bench.measure import batch_seconds
+
+__all__ = ["PlainSpark", "empty_batches", "measured", "windowed"]
+
+
+class PlainSpark:
+    """The other side of a benchmark: `ask` has it run something and gives what it measured."""
+
+    def __enter__(self) -> PlainSpark:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "headrace.bench.plain"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return self
+
+    def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+        """Runs `windowed` or `empty` over a folder of files."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"what": what, **arguments}, default=str) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("plain Spark's process ended")
+        answer = json.loads(line)
+        assert isinstance(answer, dict)
+        return answer
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+
+def windowed(spark: Any, source: str, out: str, files: int, schema: str, size: str, slide: str, late: str) -> Any:
+    """What the engine's documentation is measured against: `window()` with a watermark, into Parquet."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    answers = (
+        spark.readStream.schema(schema)
+        .option("maxFilesPerTrigger", files)
+        .parquet(source)
+        .withWatermark("ts", late)
+        .groupBy(F.window("ts", size, slide), "k")
+        .agg(F.sum("v").alias("v"), F.count("*").alias("n"))
+        .selectExpr("window.start AS window_start", "window.end AS window_end", "k", "v", "n")
+    )
+    return answers.writeStream.format("parquet").option("path", str(Path(out) / "q"))
+
+
+def empty_batches(spark: Any, source: str, files: int, schema: str) -> Any:
+    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(source)
+    return rows.writeStream.foreachBatch(lambda batch, number: None)
+
+
+def measured(writer: Any, out: str, skip: int) -> dict[str, Any]:
+    began = time.monotonic()
+    query = writer.option("checkpointLocation", str(Path(out) / "state")).trigger(processingTime="0 seconds").start()
+    query.processAllAvailable()
+    seconds = time.monotonic() - began
+    query.stop()
+    return {"seconds": seconds, "batch_s": batch_seconds(query, skip)}
+
+
+def main() -> None:
+    """Answers requests until there are no more."""
+    import os
+
+    from pyspark.sql import SparkSession
+
+    # Spark's defaults, but for what nobody on one machine would leave: as many shuffle partitions as cores.
+    builder = SparkSession.builder.master("local[*]").config("spark.sql.shuffle.partitions", str(os.cpu_count()))
+    builder = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "4g")
+    spark = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    for line in sys.stdin:
+        request = json.loads(line)
+        what, out, skip = request.pop("what"), request.pop("out"), request.pop("skip")
+        writer = windowed(spark, out=out, **request) if what == "windowed" else empty_batches(spark, **request)
+        print(json.dumps(measured(writer, out, skip)), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

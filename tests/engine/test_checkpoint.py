@@ -1,0 +1,340 @@
+"""A checkpoint gives back what was committed, refuses what it cannot trust by name, and stays small."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.checkpoint import KEPT, VERSION, Checkpoint, Manifest, QueryState
+from headrace.engine.chunks import Chunk
+from headrace.engine.storage import LocalStorage
+from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
+from headrace.model import Entry, EpochDecision, Flush, Idle
+from headrace.policies import StreamClock
+
+MANIFEST = Manifest(
+    epoch=4,
+    batch=3,
+    clocks={"s": StreamClock(-5, 10, 7, 99), "t": StreamClock()},
+    ledger={"s": Entry(used=5, late=1, rejected=2)},
+    queries={
+        "q": QueryState("SELECT å", since_us=4, answered_us=-10, rows=3, answers=2),
+        "bad": QueryState("x", failed="no"),
+    },
+    covered={"a": None, "b": 7},
+    chunks=(Chunk("1.chunk", 10, 5, 2, (("a", 30), ("b", -4))), Chunk("2.chunk", 1, 2, 0, ())),
+    observed={"seconds": 0.25, "rows": {"s": 8}},
+)
+STREAMS = {"s": "parquet data/s", "t": "a DataFrame"}
+DECISION = EpochDecision(
+    4, 3, 1_700_000_000_000_000, 4, ("q",), (Idle("t", 7, "silent for 60 s"),), Flush("the run was asked to flush")
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def point(folder: Path) -> Iterator[Checkpoint]:
+    """A new checkpoint, open."""
+    made = Checkpoint(LocalStorage(str(folder)))
+    assert made.open(bins=3, streams=STREAMS) is None
+    yield made
+    made.close()
+
+
+def spark_log(folder: Path, planned: int, committed: int) -> None:
+    """What Spark leaves after planning and committing batches 0 to these."""
+    for name, last in (("offsets", planned), ("commits", committed)):
+        (folder / "spark" / name).mkdir(parents=True, exist_ok=True)
+        for old in (folder / "spark" / name).iterdir():
+            old.unlink()
+        for batch in range(last + 1):
+            (folder / "spark" / name / str(batch)).write_text("v1")
+        (folder / "spark" / name / ".0.crc").write_text("")
+
+
+def reopened(folder: Path, streams: Mapping[str, str] | None = None) -> tuple[Checkpoint, Manifest | None]:
+    made = Checkpoint(LocalStorage(str(folder)))
+    try:
+        return made, made.open(bins=8, streams=streams or STREAMS)
+    finally:
+        made.close()
+
+
+def test_what_is_committed_is_found_again(point: Checkpoint, folder: Path):
+    point.commit(MANIFEST)
+    spark_log(folder, planned=3, committed=3)
+    point.close()
+    again, manifest = reopened(folder)
+    assert manifest == MANIFEST
+    assert (again.id, again.bins) == (point.id, 3), "bins are those of the start, whatever is asked for later"
+
+
+def test_a_manifest_survives_json():
+    assert Manifest.from_json(json.loads(json.dumps(MANIFEST.to_json()))) == MANIFEST
+
+
+def test_the_last_manifest_counts(point: Checkpoint):
+    for epoch in (9, 10, 11):
+        point.commit(replace(MANIFEST, epoch=epoch))
+    latest = point.latest()
+    assert latest is not None
+    assert latest.epoch == 11, "by number, not by name"
+
+
+def test_an_epoch_is_committed_once(point: Checkpoint, folder: Path):
+    point.commit(MANIFEST)
+    with pytest.raises(LockedError, match=f"epoch 4 of {folder} was committed by another engine; this one stops"):
+        point.commit(replace(MANIFEST, batch=9))
+    assert point.manifest(4) == MANIFEST
+
+
+def test_without_the_lock_nothing_is_committed(point: Checkpoint, folder: Path):
+    point.close()
+    with pytest.raises(LockedError, match=f"checkpoint {folder} was taken over by another engine"):
+        point.commit(MANIFEST)
+    assert point.latest() is None
+
+
+def test_a_second_engine_is_refused_until_the_first_is_gone(point: Checkpoint, folder: Path):
+    with pytest.raises(LockedError, match=f"checkpoint {folder} is in use by process"):
+        reopened(folder)
+    point.close()
+    assert reopened(folder)[1] is None
+
+
+def test_decisions_come_back_as_they_were_made(point: Checkpoint):
+    assert point.decision(4) is None
+    plain = EpochDecision(5, 4, 1, 5, ())
+    point.write_decision(DECISION)
+    point.write_decision(plain)
+    assert (point.decision(4), point.decision(5), point.decisions()) == (DECISION, plain, [4, 5])
+
+
+def test_a_decision_is_made_once(point: Checkpoint):
+    point.write_decision(DECISION)
+    with pytest.raises(FileExistsError):
+        point.write_decision(replace(DECISION, seed=1))
+    assert point.decision(4) == DECISION
+
+
+# What is refused -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        pytest.param(
+            {"version": VERSION + 1, "id": "x", "bins": 3},
+            VersionError,
+            f"has version {VERSION + 1}, this Headrace reads version {VERSION}; use the Headrace that wrote it",
+            id="a newer version",
+        ),
+        pytest.param({"version": 0}, VersionError, "has version 0", id="an older version"),
+        pytest.param({"id": "x"}, CorruptStateError, "headrace.json cannot be read: 'version'", id="no version"),
+        pytest.param(
+            {"version": VERSION, "id": "x"}, CorruptStateError, "headrace.json cannot be read: 'bins'", id="no bins"
+        ),
+        pytest.param(
+            {"version": VERSION, "bins": 3}, CorruptStateError, "headrace.json cannot be read: 'id'", id="no id"
+        ),
+        pytest.param([1], CorruptStateError, "headrace.json cannot be read", id="something else"),
+    ],
+)
+def test_versions(point: Checkpoint, folder: Path, content: object, error: type[Exception], message: str):
+    point.close()
+    (folder / "headrace.json").write_text(json.dumps(content))
+    with pytest.raises(error, match=message):
+        reopened(folder)
+
+
+def test_a_truncated_version_file_is_refused(point: Checkpoint, folder: Path):
+    point.close()
+    whole = (folder / "headrace.json").read_text()
+    for size in range(len(whole)):
+        (folder / "headrace.json").write_text(whole[:size])
+        with pytest.raises(CorruptStateError, match=f"{folder}/headrace.json cannot be read"):
+            reopened(folder)
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        pytest.param({"s": "parquet data/s"}, id="a stream less"),
+        pytest.param({**STREAMS, "u": "rate"}, id="a stream more"),
+        pytest.param({**STREAMS, "s": "parquet data/other"}, id="another source"),
+    ],
+)
+def test_other_streams_are_refused(point: Checkpoint, folder: Path, streams: dict[str, str]):
+    point.close()
+    given = ", ".join(f"{name} ({source})" for name, source in streams.items())
+    with pytest.raises(StateError) as refused:
+        reopened(folder, streams)
+    assert str(refused.value) == (
+        f"checkpoint {folder} was made for the streams s (parquet data/s), t (a DataFrame), not {given}; "
+        "a change of streams needs a new checkpoint"
+    )
+    assert reopened(folder)[1] is None, "nothing was touched, nothing stays locked"
+
+
+def test_the_order_of_streams_does_not_matter(point: Checkpoint, folder: Path):
+    point.close()
+    assert reopened(folder, dict(reversed(STREAMS.items())))[1] is None
+
+
+def test_manifests_without_a_version_are_refused(point: Checkpoint, folder: Path):
+    point.commit(MANIFEST)
+    point.close()
+    (folder / "headrace.json").unlink()
+    with pytest.raises(CorruptStateError, match=f"{folder}/headrace.json is missing, though there are manifests"):
+        reopened(folder)
+
+
+def test_a_refused_checkpoint_is_not_left_locked(point: Checkpoint, folder: Path):
+    point.commit(MANIFEST)
+    point.close()
+    with pytest.raises(CorruptStateError):
+        reopened(folder)
+    spark_log(folder, planned=3, committed=3)
+    assert reopened(folder)[1] == MANIFEST
+
+
+READERS: dict[str, Callable[[Checkpoint], object]] = {
+    "manifests/4.json": lambda point: point.latest(),
+    "decisions/4.json": lambda point: point.decision(4),
+}
+
+
+@pytest.mark.parametrize("path", READERS)
+def test_an_altered_file_is_refused_by_name(point: Checkpoint, folder: Path, path: str):
+    point.commit(MANIFEST)
+    point.write_decision(DECISION)
+    whole = (folder / path).read_bytes()
+    for at in (*range(0, len(whole), 7), len(whole) - 1):
+        (folder / path).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(CorruptStateError, match=f"{folder}/{path} is altered or truncated"):
+            READERS[path](point)
+
+
+@pytest.mark.parametrize("path", READERS)
+def test_a_truncated_file_is_refused_by_name(point: Checkpoint, folder: Path, path: str):
+    point.commit(MANIFEST)
+    point.write_decision(DECISION)
+    whole = (folder / path).read_bytes()
+    for size in (0, 1, 8, 9, 10, len(whole) // 2, len(whole) - 1):
+        (folder / path).write_bytes(whole[:size])
+        with pytest.raises(CorruptStateError, match=f"{folder}/{path} is altered or truncated"):
+            READERS[path](point)
+
+
+def test_a_missing_manifest_is_refused_by_name(point: Checkpoint, folder: Path):
+    with pytest.raises(CorruptStateError, match=f"{folder}/manifests/7.json is missing"):
+        point.manifest(7)
+
+
+@pytest.mark.parametrize(
+    ("planned", "committed", "message"),
+    [
+        #   Spark plans a batch, the engine commits its manifest, Spark commits the batch.
+        pytest.param(3, 3, None, id="all have committed"),
+        pytest.param(3, 2, None, id="Spark died before it committed what the manifest has"),
+        pytest.param(4, 3, None, id="the next batch was planned, and is run again"),
+        pytest.param(
+            2, 2, "knows batches up to 2, the last manifest is of batch 3; restore the whole", id="offsets are missing"
+        ),
+        pytest.param(-1, -1, "knows batches up to -1, the last manifest is of batch 3", id="Spark's log is missing"),
+        pytest.param(
+            4,
+            4,
+            "has committed batch 4, the last manifest is of batch 3: manifests are missing",
+            id="a manifest is missing",
+        ),
+        pytest.param(5, 3, "manifests are missing", id="two batches ahead"),
+    ],
+)
+def test_sparks_offsets_must_fit(point: Checkpoint, folder: Path, planned: int, committed: int, message: str | None):
+    point.commit(MANIFEST)
+    point.close()
+    spark_log(folder, planned, committed)
+    if message is None:
+        assert reopened(folder)[1] == MANIFEST
+    else:
+        with pytest.raises(CorruptStateError, match=f"{folder}/spark .*{message}"):
+            reopened(folder)
+
+
+@pytest.mark.parametrize(
+    ("planned", "committed", "fits"),
+    [
+        pytest.param(-1, -1, True, id="a new folder"),
+        pytest.param(0, -1, True, id="the first batch did not finish"),
+        pytest.param(0, 0, False, id="the first manifest is missing"),
+    ],
+)
+def test_without_a_manifest_spark_must_not_be_ahead(
+    point: Checkpoint, folder: Path, planned: int, committed: int, fits: bool
+):
+    point.close()
+    spark_log(folder, planned, committed)
+    if fits:
+        assert reopened(folder)[1] is None
+    else:
+        with pytest.raises(CorruptStateError, match="manifests are missing"):
+            reopened(folder)
+
+
+# What is cleaned -----------------------------------------------------------------------------------------------------
+
+
+def test_orphans_go_and_named_files_stay(point: Checkpoint, folder: Path):
+    for name in ("1.chunk", "2.chunk", "orphan.chunk", ".half-written"):
+        (folder / "state" / name).write_text(name)
+    point.commit(MANIFEST)
+    point.clean_orphans(MANIFEST)
+    assert sorted(p.name for p in (folder / "state").iterdir()) == ["1.chunk", "2.chunk"]
+    assert point.latest() == MANIFEST
+
+
+def test_without_a_manifest_all_state_is_orphaned(point: Checkpoint, folder: Path):
+    (folder / "state" / "1.chunk").write_text("")
+    point.write_decision(replace(DECISION, epoch=0))
+    point.clean_orphans(None)
+    assert list((folder / "state").iterdir()) == []
+    assert point.decisions() == [0], "what was decided for the first epoch stays decided"
+
+
+def test_logs_stay_bounded_and_the_last_are_kept(point: Checkpoint, folder: Path):
+    for epoch in range(3 * KEPT):
+        point.write_decision(replace(DECISION, epoch=epoch))
+        manifest = replace(MANIFEST, epoch=epoch)
+        point.commit(manifest)
+        point.clean(manifest, frozenset())
+        assert len(point.decisions()) <= KEPT
+        assert len(list((folder / "manifests").iterdir())) <= KEPT
+    assert point.decisions() == list(range(2 * KEPT, 3 * KEPT))
+    assert point.latest() == replace(MANIFEST, epoch=3 * KEPT - 1)
+
+
+def test_logs_that_crashes_left_go_on_start(point: Checkpoint):
+    for epoch in range(3 * KEPT):
+        point.write_decision(replace(DECISION, epoch=epoch))
+        point.commit(replace(MANIFEST, epoch=epoch))
+    last = replace(MANIFEST, epoch=3 * KEPT - 1)
+    point.write_decision(replace(DECISION, epoch=3 * KEPT))
+    point.clean_orphans(last)
+    assert point.decisions() == list(range(2 * KEPT, 3 * KEPT + 1)), "the decision of the next epoch stays"
+    assert point.latest() == last
+
+
+def test_dropped_chunks_are_removed(point: Checkpoint, folder: Path):
+    for name in ("1.chunk", "2.chunk", "old.chunk"):
+        (folder / "state" / name).write_text("")
+    point.clean(MANIFEST, frozenset({"old.chunk", "never-there.chunk"}))
+    assert sorted(p.name for p in (folder / "state").iterdir()) == ["1.chunk", "2.chunk"]
