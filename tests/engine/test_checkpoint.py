@@ -31,7 +31,7 @@ MANIFEST = Manifest(
 )
 STREAMS = {"s": "parquet data/s", "t": "a DataFrame"}
 DECISION = EpochDecision(
-    4, 3, 1_700_000_000_000_000, 4, ("q",), (Idle("t", 7, "silent for 60 s"),), Flush("the run was asked to flush")
+    4, 3, 1_700_000_000_000_000, 4, ("q",), (Idle("t", "silent for 60 s"),), Flush("the run was asked to flush")
 )
 
 

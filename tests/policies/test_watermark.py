@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.model import Column, DataType, Idle, Kind, Stream
-from headrace.policies import StreamClock, advance_clock, apply_idle, find_idle, watermark_of
+from headrace.policies import StreamClock, advance_clock, find_idle, follow_others, watermark_of
 
 SECOND = 1_000_000
 
@@ -127,13 +127,15 @@ ALONE, PAIR = [["a"], ["b"]], [["a", "b"]]
 )
 def test_idle_streams_follow(clocks: dict[str, StreamClock], groups: list[list[str]], idle: dict[str, int]):
     found = find_idle(clocks, [stream(name) for name in clocks], groups, wall_us=160, since_us=0)
-    assert {decision.stream: decision.watermark_us for decision in found} == idle
+    moved = follow_others(clocks, [decision.stream for decision in found], groups)
+    assert {name: moved[name].watermark_us for name in moved if moved[name] != clocks[name]} == idle
 
 
 def test_a_stream_that_has_not_begun_gives_no_time_to_follow():
     clocks = {"a": clock(1, 0), "b": StreamClock(), "c": clock(70, 160)}
     streams = [stream("a"), stream("b", idle_us=1000), stream("c")]
-    assert find_idle(clocks, streams, [["a", "b", "c"]], wall_us=160, since_us=0) == ()
+    found = find_idle(clocks, streams, [["a", "b", "c"]], wall_us=160, since_us=0)
+    assert follow_others(clocks, [decision.stream for decision in found], [["a", "b", "c"]]) == clocks
 
 
 @pytest.mark.parametrize(
@@ -152,12 +154,12 @@ def test_silence_counts_while_somebody_listens(since: int, idle: list[str]):
 def test_an_idle_decision_tells_how_long_the_silence_was():
     streams = [stream("a", idle_us=60 * SECOND), stream("b", idle_us=60 * SECOND)]
     clocks = {"a": clock(1, 0), "b": clock(9, 90 * SECOND + 1)}
-    assert find_idle(clocks, streams, PAIR, 90 * SECOND + 1, 0) == (Idle("a", 9, "silent for 90 s"),)
+    assert find_idle(clocks, streams, PAIR, 90 * SECOND + 1, 0) == (Idle("a", "silent for 90 s"),)
 
 
 def test_idle_decisions_move_watermarks_and_nothing_else():
     clocks = {"a": StreamClock(1, 8, 3, 40), "b": clock(9, 90)}
-    moved = apply_idle(clocks, [Idle("a", 9, "silent")])
+    moved = follow_others(clocks, ["a"], PAIR)
     assert moved == {"a": StreamClock(1, 8, 9, 40), "b": clocks["b"]}
     assert clocks["a"].watermark_us == 3, "the input is not changed"
 

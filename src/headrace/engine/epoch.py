@@ -31,9 +31,9 @@ from headrace.policies import (
     Merge,
     StreamClock,
     advance_clock,
-    apply_idle,
     due_windows,
     find_idle,
+    follow_others,
     last_end_with_rows,
     plan_merge,
     watermark_of,
@@ -216,12 +216,14 @@ class Epochs:
 
     def _advance(self, progress: Progress) -> None:
         decision = progress.decision
-        clocks = apply_idle(self._clocks(), decision.idle)
+        clocks = self._clocks()
         for stream in self._streams:
             count = progress.absorbed.counts.get(stream.name)
             seen = None if count is None or count.first_us is None or count.last_us is None else (
                 count.first_us, count.last_us)  # fmt: skip
             clocks[stream.name] = advance_clock(clocks[stream.name], stream, seen, decision.wall_us)
+        idle = [i.stream for i in decision.idle if clocks[i.stream].heard_us != decision.wall_us]
+        clocks = follow_others(clocks, idle, self._groups)
         if decision.flush is not None:
             clocks = {name: self._ended(name, clock) for name, clock in clocks.items()}
         progress.clocks = clocks
@@ -438,7 +440,7 @@ class Epochs:
         return {s.name: self._manifest.clocks.get(s.name, StreamClock()) for s in self._streams}
 
     def _bounds(self, decision: EpochDecision) -> tuple[Bounds, ...]:
-        clocks = apply_idle(self._clocks(), decision.idle)
+        clocks = self._clocks()
         marks = [clocks[stream.name].watermark_us for stream in self._streams]
         return tuple(
             Bounds(_EVER[0] if mark is None else mark, decision.wall_us + stream.ahead_us)

@@ -224,6 +224,8 @@ class HadoopStorage:
     def move(self, source: str, target: str) -> None:
         end = self._path(target)
         self._fs.mkdirs(end.getParent())
+        if not self._fs.exists(self._path(source)):
+            raise FileNotFoundError(f"{self.root}/{source}")
         self._fs.delete(end, False)
         if not self._fs.rename(self._path(source), end):
             raise OSError(f"cannot move {source} to {target} under {self.root}")

@@ -11,10 +11,9 @@ __all__ = ["EpochDecision", "Flush", "Idle"]
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A stream that has been silent for long and no longer holds the others back."""
+    """A stream that has been silent for long: unless it speaks in this epoch, it does not hold the others back."""
 
     stream: str
-    watermark_us: int
     reason: str
 
 
@@ -47,7 +46,7 @@ class EpochDecision:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EpochDecision:
         """
-        >>> d = EpochDecision(3, 2, 10, 7, ("q",), idle=(Idle("s", 5, "silent for 60 s"),), flush=Flush("--flush"))
+        >>> d = EpochDecision(3, 2, 10, 7, ("q",), idle=(Idle("s", "silent for 60 s"),), flush=Flush("--flush"))
         >>> EpochDecision.from_json(d.to_json()) == d
         True
         """

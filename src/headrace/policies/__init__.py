@@ -2,7 +2,7 @@
 
 from headrace.policies.compaction import ChunkSize, Merge, NoMerge, plan_merge
 from headrace.policies.due import Due, due_windows, last_end_with_rows
-from headrace.policies.watermark import StreamClock, advance_clock, apply_idle, find_idle, watermark_of
+from headrace.policies.watermark import StreamClock, advance_clock, find_idle, follow_others, watermark_of
 
 __all__ = [
     "ChunkSize",
@@ -11,9 +11,9 @@ __all__ = [
     "NoMerge",
     "StreamClock",
     "advance_clock",
-    "apply_idle",
     "due_windows",
     "find_idle",
+    "follow_others",
     "last_end_with_rows",
     "plan_merge",
     "watermark_of",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headrace.model import Idle, Stream
 from headrace.units import SECOND_US, format_duration
 
-__all__ = ["StreamClock", "advance_clock", "apply_idle", "find_idle", "watermark_of"]
+__all__ = ["StreamClock", "advance_clock", "find_idle", "follow_others", "watermark_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +49,40 @@ def find_idle(
     wall_us: int,
     since_us: int,
 ) -> tuple[Idle, ...]:
-    """Streams silent for their `idle` while others of a query went on: their watermark follows the least of those.
+    """Streams silent for their `idle` that a query reads together with others that are not.
 
-    `groups` are the streams that queries read together; silence counts from `since_us`, when this run began, at the
-    earliest, for what came while nobody listened is still to be read. Rows that an idle stream brings later and that
-    are older than its new watermark are late, for every query alike.
+    `groups` are the streams that queries read together. Silence counts from `since_us`, when this run began, at the
+    earliest: what came while nobody listened is still to be read.
     """
-    streams = tuple(streams)
-    groups = [frozenset(group) for group in groups]
+    streams, together = tuple(streams), [frozenset(group) for group in groups]
     quiet_us = {s.name: wall_us - max(clocks[s.name].heard_us or since_us, since_us) for s in streams}
     silent = {s.name for s in streams if quiet_us[s.name] >= s.idle_us}
-    found = []
-    for name in (s.name for s in streams if s.name in silent):
-        partners = {other for group in groups if name in group for other in group} - silent
-        marks = [clocks[partner].watermark_us for partner in sorted(partners)]
+    return tuple(
+        Idle(s.name, f"silent for {format_duration(quiet_us[s.name] // SECOND_US * SECOND_US)}")
+        for s in streams
+        if s.name in silent and any(s.name in group and group - silent for group in together)
+    )
+
+
+def follow_others(
+    clocks: Mapping[str, StreamClock], idle: Iterable[str], groups: Iterable[Iterable[str]]
+) -> dict[str, StreamClock]:
+    """Clocks in which an idle stream's watermark is the least of those it is read together with and that are not idle.
+
+    Rows that it brings later and that are older than this are late, for every query alike.
+
+        a   ----10----20----30      b said nothing since 10 and is idle:
+        b   ----10                  its watermark is 30 too, and so is that of a query over both
+    """
+    sleeping, moved = frozenset(idle), dict(clocks)
+    together = [frozenset(group) for group in groups]
+    for name in sorted(sleeping):
+        partners = {other for group in together if name in group for other in group} - sleeping
+        marks = [clocks[partner].watermark_us for partner in partners]
         known = [mark for mark in marks if mark is not None]
-        if not known or len(known) < len(marks):
-            continue
-        target, own = min(known), clocks[name].watermark_us
-        if own is None or own < target:
-            whole_s = quiet_us[name] // SECOND_US * SECOND_US
-            found.append(Idle(name, target, f"silent for {format_duration(whole_s)}"))
-    return tuple(found)
-
-
-def apply_idle(clocks: Mapping[str, StreamClock], idle: Iterable[Idle]) -> dict[str, StreamClock]:
-    """Clocks with the watermarks of idle streams moved as decided."""
-    moved = dict(clocks)
-    for decision in idle:
-        moved[decision.stream] = replace(moved[decision.stream], watermark_us=decision.watermark_us)
+        if known and len(known) == len(marks):
+            own = clocks[name].watermark_us
+            moved[name] = replace(clocks[name], watermark_us=min(known) if own is None else max(own, min(known)))
     return moved
 
 

@@ -1,0 +1,142 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from world import admit, assert_same, expected, make_epochs, results, write_epochs
+
+from headrace.cli.app import _run
+
+PIPELINE = """\
+name: small
+streams:
+  r:
+    source: {{format: parquet, path: in, options: {{maxFilesPerTrigger: 1}}}}
+    schema: ts TIMESTAMP, k STRING, g INT, i INT
+    time: ts
+    lateness: 20 seconds
+queries:
+  by_key: {{sql: "SELECT k, SUM(i) AS v FROM r [WINDOW 60 s SLIDE 20 s] GROUP BY k"}}
+  total: {{sql: "SELECT COUNT(*) AS n FROM r {window}"}}
+engine: {{checkpoint: state}}
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "p.yml"
+    path.write_text(PIPELINE.format(window="[WINDOW 60 s SLIDE 20 s]"))
+    return path
+
+
+def test_check_says_ok(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["check", str(spec)], False) == 0
+    assert capsys.readouterr().out == "ok\n"
+
+
+def test_check_names_every_problem_at_once(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec.write_text(spec.read_text().replace("SUM(i)", "SUM(j)").replace("COUNT(*)", "RAND()"))
+    assert _run(["check", str(spec)], False) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "unknown column 'j'" in captured.err
+    assert "rand" in captured.err
+    assert f"{spec}:9" in captured.err
+
+
+def test_check_as_json(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec.write_text(spec.read_text().replace("SUM(i)", "SUM(j)"))
+    assert _run(["check", str(spec), "--json"], False) == 2
+    value = json.loads(capsys.readouterr().out)
+    assert value["ok"] is False
+    assert value["problems"][0]["query"] == "by_key"
+
+
+def test_explain_names_synopses_and_why(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["explain", str(spec)], False) == 0
+    text = capsys.readouterr().out
+    assert "panes of 20 s" in text
+    assert "sum(r.i)" in text
+    assert _run(["explain", str(spec), "--json"], False) == 0
+    assert set(json.loads(capsys.readouterr().out)["queries"]) == {"by_key", "total"}
+
+
+def test_a_join_can_be_checked_and_explained_but_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "p.yml"
+    stream = "{source: {format: parquet, path: in}, schema: 'ts TIMESTAMP, k STRING', time: ts}"
+    sql = "SELECT a.k FROM a [RANGE 10 s] JOIN b [RANGE 5 s] ON a.k = b.k"
+    path.write_text(f"name: j\nstreams:\n  a: {stream}\n  b: {stream}\nqueries:\n  q: {{sql: '{sql}'}}\n")
+    assert _run(["check", str(path)], False) == 0
+    assert _run(["explain", str(path)], False) == 0
+    assert "not run" in capsys.readouterr().out
+    assert _run(["run", str(path), "--once"], False) == 2
+    assert "a join cannot be run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["check", "nowhere.yml"], "nowhere.yml", id="a file that is not there"),
+        pytest.param(["status", "nowhere"], "is not a checkpoint", id="a checkpoint that is not there"),
+        pytest.param(["bench", "nothing"], "known: ingest", id="a bench that is not there"),
+        pytest.param(["run"], "spec", id="an argument left out"),
+        pytest.param(["dance"], "dance", id="a command that is not there"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(arguments, False) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_run_once_with_flush_then_status(spec: Path, spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    del spark  # the session the command finds
+    tables = make_epochs(seed=61, epochs=3)
+    write_epochs(spec.parent / "in", [table.select(["ts", "k", "g", "i"]) for table in tables])
+    assert _run(["run", str(spec), "--once", "--flush"], False) == 0
+    text = capsys.readouterr().out
+    assert "epoch 0: " in text
+    assert "Spark jobs" in text
+    rows = admit(tables, 20).rows
+    assert_same(results(spec.parent / "out" / "by_key"), expected(rows, "k, sum(i)::bigint", "k", 60, 20, False))
+    assert _run(["status", str(spec.parent / "state"), "--json"], False) == 0
+    status = json.loads(capsys.readouterr().out)
+    entry = status["streams"]["r"]
+    assert entry["rows_in"] == sum(table.num_rows for table in tables)
+    assert entry["rows_in"] == entry["used"] + entry["late"] + entry["shed"] + entry["rejected"]
+    assert _run(["status", str(spec.parent / "state")], False) == 0
+    assert "by_key" in capsys.readouterr().out
+
+
+def test_a_changed_query_starts_anew_and_the_others_go_on(
+    spec: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    run 1     epochs 0 1 2      by_key, total
+    run 2     epochs 3 4 5      by_key goes on, total has another window: only windows that begin after epoch 2 count
+    """
+    del spark
+    tables = make_epochs(seed=62, epochs=6)
+    narrow = [table.select(["ts", "k", "g", "i"]) for table in tables]
+    write_epochs(spec.parent / "in", narrow[:3])
+    assert _run(["run", str(spec), "--once"], False) == 0
+    before = results(spec.parent / "out" / "total")
+    write_epochs(spec.parent / "in", narrow[3:], 3)
+    spec.write_text(PIPELINE.format(window="[WINDOW 40 s SLIDE 20 s]"))
+    assert _run(["run", str(spec), "--once", "--flush"], False) == 0
+    assert "query 'total' has changed" in capsys.readouterr().err
+    rows = admit(tables, 20).rows
+    assert_same(results(spec.parent / "out" / "by_key"), expected(rows, "k, sum(i)::bigint", "k", 60, 20, False))
+    last = max(value for table in tables[:3] for value in admit(tables[:3], 20).rows["ts"].to_pylist() if table)
+    after = [row for row in results(spec.parent / "out" / "total") if row not in before]
+    wanted = [r for r in expected(rows, "count(here)", "", 40, 20, False) if r[0] > last]
+    assert wanted
+    assert_same(after, wanted)
