@@ -62,7 +62,8 @@ def run_demo(folder: Path | None) -> None:
     table = Table(title="top_talkers: the last full minute", title_justify="left")
     for name in ("window_end", "host", "bytes", "packets"):
         table.add_column(name, justify="left" if name in ("window_end", "host") else "right")
-    full = [row for row in rows.to_pylist() if row["packets"] > 0]
+    last_us = manifest.clocks["packets"].last_us or 0
+    full = [row for row in rows.to_pylist() if row["window_end"].timestamp() * 1e6 <= last_us]
     for row in full[:5]:
         table.add_row(f"{row['window_end']:%H:%M:%S}", row["host"], f"{row['bytes']:,}", f"{row['packets']:,}")
     console.print(table)

@@ -6,10 +6,9 @@ Spark evaluates the queries' expressions (`projection`), the kernel judges rows 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
@@ -148,23 +147,16 @@ class StreamCount:
 
 @dataclass(frozen=True, slots=True)
 class Absorbed:
-    """What one epoch's absorb made: chunks, counts per stream, and bytes written."""
+    """What a task, or all tasks of an epoch, made of the rows: chunks, and counts per stream."""
 
-    chunks: tuple[Chunk, ...]
-    counts: Mapping[str, StreamCount]
+    chunks: tuple[Chunk, ...] = ()
+    counts: Mapping[str, StreamCount] = field(default_factory=dict)
 
-    @classmethod
-    def of_reports(cls, streams: Sequence[str], reports: Sequence[str]) -> Absorbed:
-        """Joins the reports of all tasks."""
-        chunks: list[Chunk] = []
-        counts = {name: StreamCount() for name in streams}
-        for report in reports:
-            value = json.loads(report)
-            if value["chunk"] is not None:
-                chunks.append(Chunk.from_json(value["chunk"]))
-            for name, count in value["counts"].items():
-                counts[name] += StreamCount(**count)
-        return cls(tuple(chunks), counts)
+    def __add__(self, other: Absorbed) -> Absorbed:
+        names = self.counts.keys() | other.counts.keys()
+        none = StreamCount()
+        counts = {name: self.counts.get(name, none) + other.counts.get(name, none) for name in sorted(names)}
+        return Absorbed(self.chunks + other.chunks, counts)
 
 
 @dataclass(frozen=True)
@@ -176,20 +168,14 @@ class AbsorbTask:
     bounds: tuple[Bounds, ...]
     projection: Projection
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Absorbed]:
         counts = {name: StreamCount() for name in self.projection.streams}
         partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
         for slab in _slabs(batches):
             self._absorb(slab, counts, partials)
         parts = self._parts(partials)
         chunk = write_chunk(self.folder, self.epoch, 0, parts) if self.folder is not None else None
-        report = json.dumps(
-            {
-                "chunk": chunk.to_json() if chunk else None,
-                "counts": {name: asdict(count) for name, count in counts.items() if count != StreamCount()},
-            }
-        )
-        yield pa.RecordBatch.from_pydict({"report": pa.array([report], pa.string())})
+        yield Absorbed((chunk,) if chunk else (), counts)
 
     def _absorb(self, slab: pa.Table, counts: dict[str, StreamCount], partials: list[list[pl.DataFrame]]) -> None:
         rows = pl.from_arrow(slab)

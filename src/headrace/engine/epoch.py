@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import StringType, StructField, StructType
-
 from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Projection, projection
 from headrace.engine.answer import spec_of
+from headrace.engine.arrow_rows import arrow_schema, run_on_batches
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask
@@ -40,11 +39,11 @@ from headrace.policies import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Epochs", "Installed"]
 
-_REPORT = StructType([StructField("report", StringType())])
 # Windows of a query without keys answered in one epoch; a stream that leaps over years makes millions of them due.
 MOST_EMPTY_WINDOWS = 100_000
 # Before any watermark and without any limit: every time fits.
@@ -91,6 +90,7 @@ class Epochs:
         self._streams, self._queries, self._corrupt = tuple(streams), dict(queries), corrupt
         self._hooks, self._probe = hooks, hooks.probe
         self._projections: dict[tuple[str, ...], Projection] = {}
+        self._schemas: dict[tuple[str, ...], pa.Schema] = {}
         self._groups = [streams_of(installed.plan.query.root) for installed in self._queries.values()]
         self._since_us: int | None = None
         self._behind = False
@@ -164,7 +164,7 @@ class Epochs:
             )
             self._checkpoint.write_decision(decision)
         self._probe("after-decision")
-        return Progress(decision, replay, began, Absorbed((), {}))
+        return Progress(decision, replay, began, Absorbed())
 
     # 2 absorb ------------------------------------------------------------------------------------------------------
 
@@ -193,8 +193,10 @@ class Epochs:
     ) -> Absorbed:
         shape = self._projection(live)
         task = AbsorbTask(None if trial else self._checkpoint.state_folder, epoch, bounds, shape)
-        rows = batch.selectExpr(*shape.bound(bounds)).mapInArrow(task, _REPORT)
-        return Absorbed.of_reports(shape.streams, [row.report for row in rows.collect()])
+        rows = batch.selectExpr(*shape.bound(bounds))
+        if live not in self._schemas:
+            self._schemas[live] = arrow_schema(rows)
+        return sum(run_on_batches(rows, self._schemas[live], task), Absorbed())
 
     def _culprits(
         self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...], failure: Exception
