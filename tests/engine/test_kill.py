@@ -6,6 +6,7 @@ of this file must fail.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -53,6 +54,7 @@ def outcome(home: Path) -> tuple[dict[str, list[Any]], Any]:
 
 
 def prepare(home: Path) -> Path:
+    home.mkdir(exist_ok=True)
     write_epochs(home / "in", make_epochs(seed=5, epochs=6, rows=120))
     return home
 
@@ -95,22 +97,33 @@ def test_kills_at_every_named_point(tmp_path: Path, undisturbed: tuple[dict[str,
 
 
 def test_kills_at_random_times(tmp_path: Path, undisturbed: tuple[dict[str, list[Any]], Any]) -> None:
-    home = prepare(tmp_path)
-    fired = 0
-    for seed in range(KILLS):
-        process = start(home)
-        # From the first sign of work on, a run takes some seconds on a small machine.
-        deadline = time.monotonic() + 60
-        while not (home / "state" / "headrace.json").exists() and time.monotonic() < deadline:
-            assert process.poll() is None, (home / "log.txt").read_text()[-3000:]
-        try:
-            process.wait(timeout=random.Random(seed).uniform(3, 12))
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+    """Kills, one seed each, until there were enough of them; a run that comes to its end between two is checked."""
+    fired = runs = 0
+    while fired < KILLS:
+        home = prepare(tmp_path / str(runs))
+        runs += 1
+        while fired < KILLS and killed(home, random.Random(fired).uniform(2, 12)):
             fired += 1
-        else:
-            break
-    assert fired >= 1, "no kill fired"
-    finish(home)
-    check(home, undisturbed)
+        finish(home)
+        check(home, undisturbed)
+    assert fired == KILLS
+
+
+def killed(home: Path, seconds: float) -> bool:
+    """Whether a run was still under way so long after its checkpoint was opened, and was killed then."""
+    process = start(home)
+    # The lock is taken at once by every run; its content is this run's once it is.
+    mine, lock = f"process {process.pid} ", home / "state" / "lock"
+    deadline = time.monotonic() + 100
+    while not (lock.exists() and lock.read_text().startswith(mine)):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.1)
+        assert process.poll() is None, (home / "log.txt").read_text()[-3000:]
+        assert time.monotonic() < deadline
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+    return False

@@ -1,6 +1,9 @@
 """A driver that tests kill: runs one pipeline over files, and dies where it is told to.
 
-    python victim.py HOME BINS POINT@EPOCH   kill -9 itself at a named point of an epoch ("-": nowhere)
+    python victim.py HOME BINS POINT@EPOCH WITHOUT
+
+It kills itself, with -9, at a named point of an epoch ("-": nowhere). WITHOUT names the safeguard it runs without
+(decisions, sinks, manifests; "nothing": with all of them).
 
 The pipeline has rows dated around the wall clock of their epoch, so that a replay which asked the clock again would
 admit other rows; a SQL-finished and a directly written query; and a sink of its own that appends to a file.
