@@ -34,6 +34,8 @@ POINTS = [
 # Random kills per test run; more with HEADRACE_KILLS=20.
 KILLS = int(os.environ.get("HEADRACE_KILLS", "3"))
 WITHOUT = os.environ.get("HEADRACE_WITHOUT", "nothing")
+# Some ten drivers are started one after the other; a busy machine takes its time.
+pytestmark = pytest.mark.timeout(1200)
 SUPPORT = Path(__file__).parent.parent / "support"
 
 

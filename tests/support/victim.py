@@ -6,7 +6,7 @@ It kills itself, with -9, at a named point of an epoch ("-": nowhere). WITHOUT n
 (decisions, sinks, manifests; "nothing": with all of them).
 
 The pipeline has rows dated around the wall clock of their epoch, so that a replay which asked the clock again would
-admit other rows; a SQL-finished and a directly written query; and a sink of its own that appends to a file.
+admit other rows; two directly written queries and one that Spark SQL finishes.
 """
 
 from __future__ import annotations
