@@ -29,7 +29,7 @@ QUERIES = {
     "total": "SELECT COUNT(*) AS n FROM r [WINDOW 40 s SLIDE 20 s]",
 }  # fmt: skip
 LATENESS_S = 20
-AHEAD_S = 40
+AHEAD_S = 10
 # Without decision replay the clock would have moved on by this when an epoch is run again.
 SKEW_US = 3_600_000_000
 
@@ -66,14 +66,7 @@ def cripple(without: str) -> None:
 
         FileSink.adopt = append  # type: ignore[method-assign]
     elif without == "manifests":
-        commit = Checkpoint.commit
-
-        def late(self: Checkpoint, manifest: Any) -> None:
-            """Writes the manifest of every second epoch only."""
-            if manifest.epoch % 2 == 0:
-                commit(self, manifest)
-
-        Checkpoint.commit = late  # type: ignore[method-assign]
+        Checkpoint.commit = lambda self, manifest: None  # type: ignore[method-assign]
 
 
 def main() -> None:
