@@ -17,6 +17,7 @@ from headrace.cli.showing import epoch_line, live_view
 from headrace.engine import Hooks, Manifest, build_session, describe, start
 from headrace.errors import SpecError
 from headrace.model import Pipeline
+from headrace.planning import plan_answer
 
 __all__ = ["run_pipeline"]
 
@@ -61,11 +62,11 @@ def run_pipeline(
     """Runs until it ends by itself or is interrupted; gives the last manifest."""
     if not pipeline.queries:
         raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
-    from headrace.planning import plan_answer
-
     for query in pipeline.queries:
         plan_answer(query)  # refuses what this version does not run, before Spark starts
     watcher = _Watcher(str(pipeline.engine.checkpoint))
+    if pipeline.sites:
+        watcher.note("sites, network and placement are checked, and everything runs here")
     manifest: Manifest | None = None
     try:
         spark = build_session(pipeline.name, master, {**dict(pipeline.engine.conf), **conf})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from headrace.language.report import Fault
-from headrace.model import Column, DataType, Kind
+from headrace.model import DataType, Kind, result_type
 
 __all__ = ["AggregateCall", "aggregate_type", "is_aggregate", "read_aggregate"]
 
@@ -210,31 +210,13 @@ def aggregate_type(call: AggregateCall, argument: DataType | None, at: exp.Expr)
         _atomic(argument, call.function.upper(), at)
     if call.of_condition and argument.kind not in (Kind.BOOLEAN, Kind.UNKNOWN, Kind.NULL):
         raise Fault(f"bool_and and bool_or take a condition, not {argument}", at, "compare the value with something")
-    if call.function in ("min", "max"):
-        return argument
-    if call.function == "approx_top_k":
-        item = DataType(Kind.STRUCT, fields=(Column("item", argument), Column("count", DataType(Kind.BIGINT))))
-        return DataType(Kind.ARRAY, fields=(Column("element", item),))
+    if call.function in ("min", "max", "approx_top_k"):
+        return result_type(call.function, argument)
     if argument.is_known and not argument.is_numeric and argument.kind not in (Kind.NULL, Kind.STRING):
         if call.function == "approx_percentile" and argument.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
             return argument
         raise Fault(f"{call.function.upper()} of {argument} is not a number", at, "CAST it to a numeric type")
-    return _numeric_type(call.function, argument)
-
-
-def _numeric_type(function: str, argument: DataType) -> DataType:
-    decimal = argument.kind is Kind.DECIMAL
-    if not argument.is_known:
-        return argument if function in ("sum", "avg", "approx_percentile") else DataType(Kind.DOUBLE)
-    if function == "sum":
-        if decimal:
-            return DataType(Kind.DECIMAL, min(38, argument.precision + 10), argument.scale)
-        return DataType(Kind.BIGINT if argument.is_integer else Kind.DOUBLE)
-    if function == "avg" and decimal:
-        return DataType(Kind.DECIMAL, min(38, argument.precision + 4), min(38, argument.scale + 4))
-    if function == "approx_percentile":
-        return argument if argument.is_numeric else DataType(Kind.DOUBLE)
-    return DataType(Kind.DOUBLE)
+    return result_type(call.function, argument)
 
 
 def _atomic(type_: DataType, what: str, at: exp.Expr) -> None:

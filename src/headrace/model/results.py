@@ -18,7 +18,9 @@ def result_type(function: str, argument: DataType) -> DataType:
     match function:
         case "count" | "approx_count_distinct":
             return _BIGINT
-        case "min" | "max" | "approx_percentile":
+        case "min" | "max":
+            return argument
+        case "approx_percentile" if argument.is_numeric or not argument.is_known:
             return argument
         case "approx_top_k":
             item = DataType(Kind.STRUCT, fields=(Column("item", argument), Column("count", _BIGINT)))
