@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.engine.chunks import Chunk, write_chunk
 from headrace.engine.panes import Layout, keep_heaviest, layout_of, merge, partial
 from headrace.model import Entry, Stream
-from headrace.planning import Feed, Synopsis
+from headrace.planning import Feed, Kept
 
 __all__ = ["AbsorbTask", "Absorbed", "Bounds", "Projection", "StreamCount", "projection"]
 
@@ -64,7 +64,7 @@ class Projection:
 
 
 def projection(
-    streams: Sequence[Stream], synopses: Sequence[Synopsis], bins: int, corrupt: frozenset[str] = frozenset()
+    streams: Sequence[Stream], kept: Sequence[Kept], bins: int, corrupt: frozenset[str] = frozenset()
 ) -> Projection:
     """The columns all synopses need, each distinct expression once.
 
@@ -83,22 +83,26 @@ def projection(
             sql = f"CASE WHEN {guard} THEN {sql} END"
         return columns.setdefault(sql, f"x{len(columns)}")
 
-    def feed(synopsis: Synopsis, source: Feed) -> FeedColumns:
+    def feed(kept: Kept, i: int, source: Feed) -> FeedColumns:
         own = f"_s = {position[source.stream]} AND {admitted}" if len(streams) > 1 else admitted
         passed = f"{own} AND ({source.where})" if source.where else own
-        keyed = bins > 1 and synopsis.keys
+        keyed = bins > 1 and kept.synopsis.keys
         return FeedColumns(
             position[source.stream],
             column(source.where, own) if source.where else None,
             tuple(column(sql, passed) for sql in source.keys),
             column(source.detail, passed) if source.detail else None,
-            tuple(
-                None if m.argument is None else column(source.arguments[m.argument], passed) for m in synopsis.measures
-            ),
+            tuple(None if m.arguments is None else column(m.arguments[i], passed) for m in kept.measures),
             column(f"CAST(pmod(xxhash64({', '.join(source.keys)}), {bins}) AS INT)", passed) if keyed else None,
         )
 
-    feeds = tuple((layout_of(s), tuple(feed(s, f) for f in s.feeds)) for s in synopses)
+    feeds = tuple(
+        (
+            layout_of(k.synopsis, k.measures, k.pane_us),
+            tuple(feed(k, i, source) for i, source in enumerate(k.synopsis.feeds)),
+        )
+        for k in kept
+    )
     select = [f"{time} AS _t"]
     if len(streams) > 1:
         select.append("_s")
@@ -194,7 +198,9 @@ class AbsorbTask:
                     masks[feed.stream, feed.where] = masks[feed.stream, None].filter(pl.col(feed.where or ""))
                 key = (feed.stream, feed.where, layout.pane_us)
                 if key not in panes:
-                    panes[key] = masks[feed.stream, feed.where].with_columns(p=pl.col("_t") // layout.pane_us)
+                    panes[key] = masks[feed.stream, feed.where].with_columns(
+                        p=pl.col("_t") // layout.pane_us * layout.pane_us
+                    )
                 if not panes[key].is_empty():
                     made.append(_feed(panes[key], layout, feed))
 

@@ -1,25 +1,28 @@
-"""Answer: windows put together from panes, inside a Spark task, one task per bin."""
+"""Answer: all due windows of a group of queries put together from its panes, inside a Spark task, one bin at a time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 import numpy as np
 import polars as pl
 
 from headrace.engine.chunks import read_part
-from headrace.engine.panes import Layout, layout_of, merge
+from headrace.engine.panes import Layout, concat, layout_of
+from headrace.engine.windows import View
 from headrace.model import HoppingWindow
-from headrace.planning import AnswerPlan
+from headrace.planning import ROWS, Workload
 from headrace.planning.synopsis import BUCKET_OFFSET
 from headrace.policies import Due
 
-__all__ = ["AnswerSpec", "PlannedAggregate", "answer", "load_panes", "spec_of"]
+__all__ = ["AnswerSpec", "DemandSpec", "Panes", "PlannedAggregate", "answers", "spec_of"]
 
 _UTC_US = pl.Datetime("us", "UTC")
+# Groups of all windows held at once in a task; beyond it windows are answered in several goes.
+MOST_GROUPS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +34,49 @@ class PlannedAggregate:
     type: str
     distinct: bool
     synopsis: str
-    measures: tuple[int, ...]
+    columns: tuple[str, ...]
     parameters: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSpec:
-    """All a task needs to answer one query: plain values that travel to it."""
+class DemandSpec:
+    """A demanded synopsis: what its frames look like, and the kept ones (with key positions) that make it up."""
 
-    query: str
+    layout: Layout
+    sources: tuple[tuple[str, tuple[int, ...]], ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSpec:
+    """All a task needs to answer one query: plain values that travel to it; the first demand holds the groups."""
+
     size_us: int
     always: bool  # answer empty windows too: the papers' form without GROUP BY
     keys: tuple[str, ...]
-    main: str
     aggregates: tuple[PlannedAggregate, ...]
-    layouts: tuple[Layout, ...]
+    demands: tuple[DemandSpec, ...]
+
+    @property
+    def main(self) -> DemandSpec:
+        return self.demands[0]
 
 
-def spec_of(plan: AnswerPlan) -> AnswerSpec:
+def spec_of(workload: Workload, query: str) -> AnswerSpec:
     """The part of a plan that tasks need."""
+    plan = workload.plans[query]
     root = plan.aggregate
+
+    def demand(id_: str) -> DemandSpec:
+        supply = workload.supplies[id_]
+        found = next(d for d in plan.demands if d.synopsis.id == id_)
+        layout = layout_of(found.synopsis, found.measures, root.window.pane_us)
+        return DemandSpec(layout, tuple((s.synopsis, s.keys) for s in supply.sources), supply.whole)
+
     return AnswerSpec(
-        plan.query.name,
         root.window.size_us,
         not root.keys and not isinstance(root.window, HoppingWindow),
         root.keys,
-        plan.main,
         tuple(
             PlannedAggregate(
                 s.aggregate.name,
@@ -64,95 +84,218 @@ def spec_of(plan: AnswerPlan) -> AnswerSpec:
                 str(s.aggregate.type),
                 s.aggregate.distinct,
                 s.synopsis,
-                s.measures,
+                s.columns,
                 s.parameters,
             )
             for s in plan.sources
         ),
-        tuple(layout_of(s) for s in plan.synopses),
+        tuple(demand(d.synopsis.id) for d in plan.demands),
     )
 
 
-def load_panes(
-    folder: str, chunks: Mapping[str, Sequence[str]], spec: AnswerSpec, bin_: int, due: Due
-) -> dict[str, pl.DataFrame]:
-    """Per synopsis the panes of one bin that the due windows need, merged over chunks when several windows do."""
-    panes: dict[str, pl.DataFrame] = {}
-    for layout in spec.layouts:
-        least, end = (due.first_us - spec.size_us) // layout.pane_us, due.last_us // layout.pane_us
-        frames = [
-            frame.filter(pl.col("p").is_between(least, end, closed="left"))
-            for name in chunks.get(layout.id, ())
-            for frame in read_part(folder, name, layout.id, bin_)
-        ]
+@dataclass(frozen=True)
+class Panes:
+    """Where the panes of an epoch's answers are: chunks by kept synopsis, and how many bins they have."""
+
+    folder: str
+    chunks: Mapping[str, tuple[str, ...]]
+    bins: int
+
+    def view(self, demand: DemandSpec, bin_: int, begin_us: int, end_us: int) -> View | None:
+        """The panes of a demand in one bin from `begin` to `end`, indexed; None if there are none."""
+        inside = pl.col("p").is_between(begin_us, end_us, closed="left")
+        frames = []
+        for synopsis, keys in demand.sources:
+            columns = [pl.col(f"k{position}").alias(f"k{i}") for i, position in enumerate(keys)]
+            for name in self.chunks.get(synopsis, ()):
+                for bin_read in range(self.bins) if demand.whole else (bin_,):
+                    for frame in read_part(self.folder, name, synopsis, bin_read):
+                        rest = [c for c in frame.columns if c in ("p", "d") or c in demand.layout.columns]
+                        frames.append(frame.filter(inside).select(*columns, *rest))
         frames = [frame for frame in frames if not frame.is_empty()]
-        if frames:
-            panes[layout.id] = pl.concat(frames) if due.count == 1 else merge(frames, layout, ["p", *layout.groups])
-    return panes
+        return View(_whole(frames, demand.layout), demand.layout) if frames else None
 
 
-def answer(spec: AnswerSpec, panes: Mapping[str, pl.DataFrame], due: Due) -> pl.DataFrame | None:
-    """The groups and aggregates of all due windows, with `window_start` and `window_end`; None if there are none."""
-    answers = [_window(spec, panes, end) for end in _ends(spec, panes, due)]
-    found = [frame for frame in answers if frame is not None]
-    # Empty windows are made of literals, whose types give way to those of the others.
-    return pl.concat(found, how="vertical_relaxed") if found else None
+def _whole(frames: Sequence[pl.DataFrame], layout: Layout) -> pl.DataFrame:
+    """All rows, with an empty column for a measure that no pane here has."""
+    columns = ["p", *layout.groups, *layout.columns]
+    rows = concat([frame.select(c for c in columns if c in frame.columns) for frame in frames], layout)
+    return rows.with_columns(pl.lit(None).alias(c) for c in columns if c not in rows.columns).select(columns)
 
 
-def _ends(spec: AnswerSpec, panes: Mapping[str, pl.DataFrame], due: Due) -> Iterable[int]:
+def answers(
+    specs: Sequence[tuple[AnswerSpec, Due]], panes: Panes, bin_: int
+) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
+    """Groups and aggregates of all due windows of queries over one main synopsis, as `(position, frame)`.
+
+    Frames have `window_start` and `window_end`; a query may have several, or none. One that fails gives its failure.
+    """
+    views = _Views(specs, panes, bin_)
+    main = views.of(specs[0][0].main)
+    batch: list[tuple[int, Sequence[int]]] = []
+    room = most = max(1, MOST_GROUPS // (main.size if main is not None else 1))
+    for number, (spec, due) in enumerate(specs):
+        ends = _ends(spec, main, due)
+        while len(ends):
+            now, ends = ends[:room], ends[room:]
+            batch.append((number, now))
+            room -= len(now)
+            if room <= 0:
+                yield from _answered(specs, batch, views)
+                batch, room = [], most
+    if batch:
+        yield from _answered(specs, batch, views)
+
+
+class _Views:
+    """The views of one bin, each made when it is first needed, over the time that any of the queries needs."""
+
+    def __init__(self, specs: Sequence[tuple[AnswerSpec, Due]], panes: Panes, bin_: int) -> None:
+        self._panes, self._bin = panes, bin_
+        self._made: dict[str, View | None] = {}
+        self._demands: dict[str, DemandSpec] = {}
+        self._span: dict[str, tuple[int, int]] = {}
+        for spec, due in specs:
+            for demand in spec.demands:
+                id_ = demand.layout.id
+                begin, end = self._span.get(id_, (due.last_us, due.last_us))
+                self._span[id_] = min(begin, due.first_us - spec.size_us), max(end, due.last_us)
+                before = self._demands.get(id_, demand).layout
+                measures = tuple(dict.fromkeys((*before.measures, *demand.layout.measures)))
+                self._demands[id_] = replace(demand, layout=replace(demand.layout, measures=measures))
+
+    def of(self, demand: DemandSpec) -> View | None:
+        """The view of a demand, with the measures that any of the queries needs."""
+        id_ = demand.layout.id
+        if id_ not in self._made:
+            self._made[id_] = self._panes.view(self._demands[id_], self._bin, *self._span[id_])
+        return self._made[id_]
+
+
+def _ends(spec: AnswerSpec, main: View | None, due: Due) -> Sequence[int]:
     """The due window ends to answer: all of them, or those whose window holds a pane."""
     if spec.always:
-        return range(due.first_us, due.last_us + 1, due.slide_us)
-    if spec.main not in panes:
-        return ()
-    pane_us = next(layout.pane_us for layout in spec.layouts if layout.id == spec.main)
-    begin = panes[spec.main]["p"].unique().to_numpy() * pane_us
-    first = begin - (begin - due.first_us) % due.slide_us + due.slide_us
-    steps = np.arange(0, spec.size_us, due.slide_us)
-    ends = first[:, None] + steps[None, :]
-    held = ends[(ends <= begin[:, None] + spec.size_us) & (ends >= due.first_us) & (ends <= due.last_us)]
-    return [int(end) for end in np.unique(held)]
-
-
-def _window(spec: AnswerSpec, panes: Mapping[str, pl.DataFrame], end_us: int) -> pl.DataFrame | None:
-    layouts = {layout.id: layout for layout in spec.layouts}
-    by = [f"k{i}" for i in range(len(spec.keys))]
-    tables: dict[str, pl.DataFrame] = {}
-    for id_, frame in panes.items():
-        layout = layouts[id_]
-        inside = frame.filter(
-            pl.col("p").is_between((end_us - spec.size_us) // layout.pane_us, end_us // layout.pane_us, closed="left")
-        )
-        if not inside.is_empty():
-            tables[id_] = merge([inside], layout, layout.groups)
-    main = tables.get(spec.main)
+        return due.ends
     if main is None:
-        if not spec.always:
-            return None
-        out = pl.DataFrame({"_one": [0]})
+        return ()
+    ends = due.ends
+    if len(ends) <= len(main.panes) * 4:
+        begins = np.asarray(ends) - spec.size_us
+        held = np.searchsorted(main.panes, ends) > np.searchsorted(main.panes, begins)
+        return [int(end) for end, held_ in zip(ends, held, strict=True) if held_]
+    # Far more ends than panes: a leap in time. Only ends near a pane can hold it.
+    assert isinstance(ends, range)
+    first = main.panes - (main.panes - ends.start) % ends.step + ends.step
+    near = first[:, None] + np.arange(0, spec.size_us, ends.step)[None, :]
+    inside = near[(near <= main.panes[:, None] + spec.size_us) & (near >= ends.start) & (near < ends.stop)]
+    return [int(end) for end in np.unique(inside)]
+
+
+def _answered(
+    specs: Sequence[tuple[AnswerSpec, Due]], batch: Sequence[tuple[int, Sequence[int]]], views: _Views
+) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
+    """One go: the windows of some queries, from one evaluation of each measure over all of them."""
+    bounds = [(end - specs[number][0].size_us, end) for number, ends in batch for end in ends]
+    main = views.of(specs[batch[0][0]][0].main)
+    groups, starts = main.windows(bounds) if main is not None else (None, np.zeros(len(bounds) + 1, np.int64))
+    details = _Details(specs, batch, views)
+    at = 0
+    for position, (number, ends) in enumerate(batch):
+        spec = specs[number][0]
+        mine = None if groups is None else groups.slice(int(starts[at]), int(starts[at + len(ends)] - starts[at]))
+        times = pl.DataFrame(
+            {"w": range(at, at + len(ends)), "_end": list(ends)}, schema={"w": pl.Int64, "_end": pl.Int64}
+        )
+        at += len(ends)
+        try:
+            frame = _finished(spec, mine, times, details, position)
+        except Exception as failure:  # the query's own: told, not raised
+            yield number, failure
+            continue
+        if frame is not None:
+            yield number, frame
+
+
+def _finished(
+    spec: AnswerSpec, groups: pl.DataFrame | None, times: pl.DataFrame, details: _Details, position: int
+) -> pl.DataFrame | None:
+    """One query's windows: every aggregate from its merged measures."""
+    by = [f"k{i}" for i in range(len(spec.keys))]
+    missing = groups is None or groups.is_empty()
+    if missing and not spec.always:
+        return None
+    if spec.always:
+        # Windows without rows are answered too: no group is there, and the aggregates of nothing are.
+        out = times if missing or groups is None else times.join(groups, on="w", how="left", maintain_order="left")
     else:
-        out = main
+        assert groups is not None
+        out = groups.join(times, on="w", how="left", maintain_order="left")
+    layouts = {demand.layout.id: demand.layout for demand in spec.demands}
     columns: list[pl.Expr] = [
-        pl.lit(end_us - spec.size_us).cast(_UTC_US).alias("window_start"),
-        pl.lit(end_us).cast(_UTC_US).alias("window_end"),
+        (pl.col("_end") - spec.size_us).cast(_UTC_US).alias("window_start"),
+        pl.col("_end").cast(_UTC_US).alias("window_end"),
         *(pl.col(f"k{i}").alias(name) for i, name in enumerate(spec.keys)),
     ]
     for aggregate in spec.aggregates:
         layout = layouts[aggregate.synopsis]
         if layout.detail:
-            table = tables.get(aggregate.synopsis)
-            if table is None or main is None:
+            detail = None if missing else details.of(aggregate, position, by)
+            if detail is None:
                 columns.append(_empty(aggregate))
                 continue
-            detail = _finish_detail(table.filter(pl.col("d").is_not_null()), aggregate, by)
-            out = out.join(detail, on=by, how="left", nulls_equal=True) if by else out.join(detail, how="cross")
+            out = out.join(detail, on=["w", *by], how="left", nulls_equal=True, maintain_order="left")
             column = pl.col(aggregate.name)
-            columns.append(column.fill_null(0) if _counts(aggregate) else column)
+        elif missing:
+            columns.append(_empty(aggregate))
+            continue
         else:
-            columns.append(
-                _empty(aggregate) if main is None else _finish_plain(aggregate, layout).alias(aggregate.name)
-            )
+            column = _finish_plain(aggregate, layout).alias(aggregate.name)
+        columns.append(column.fill_null(0) if _counts(aggregate) else column)
     return out.select(columns)
+
+
+class _Details:
+    """Aggregates over counted details, evaluated once for all windows of the queries that ask for the same."""
+
+    def __init__(
+        self, specs: Sequence[tuple[AnswerSpec, Due]], batch: Sequence[tuple[int, Sequence[int]]], views: _Views
+    ) -> None:
+        self._specs, self._batch, self._views = specs, batch, views
+        self._made: dict[PlannedAggregate, pl.DataFrame | None] = {}
+
+    def of(self, aggregate: PlannedAggregate, position: int, by: list[str]) -> pl.DataFrame | None:
+        """Per window `w` and group the aggregate's value, under its name."""
+        alike = replace(aggregate, name="_value")
+        if alike not in self._made:
+            self._made[alike] = self._evaluate(alike, by)
+        made = self._made[alike]
+        if made is None:
+            return None
+        first = sum(len(ends) for _, ends in self._batch[:position])
+        last = first + len(self._batch[position][1])
+        mine = made.filter(pl.col("w").is_between(first, last, closed="left"))
+        return mine.rename({"_value": aggregate.name})
+
+    def _evaluate(self, alike: PlannedAggregate, by: list[str]) -> pl.DataFrame | None:
+        bounds: list[tuple[int, int]] = []
+        at: list[int] = []
+        total = 0
+        demand: DemandSpec | None = None
+        for number, ends in self._batch:
+            spec = self._specs[number][0]
+            if any(replace(a, name="_value") == alike for a in spec.aggregates):
+                demand = next(d for d in spec.demands if d.layout.id == alike.synopsis)
+                bounds += [(end - spec.size_us, end) for end in ends]
+                at += range(total, total + len(ends))
+            total += len(ends)
+        assert demand is not None
+        view = self._views.of(demand)
+        if view is None:
+            return None
+        rows, _ = view.windows(bounds)
+        # Which of all windows of the batch each of these is.
+        rows = rows.with_columns(w=pl.Series(at, dtype=pl.Int64).gather(rows["w"]))
+        return _finish_detail(rows.filter(pl.col("d").is_not_null()), alike, ["w", *by])
 
 
 def _counts(aggregate: PlannedAggregate) -> bool:
@@ -164,13 +307,13 @@ def _empty(aggregate: PlannedAggregate) -> pl.Expr:
 
 
 def _finish_plain(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
-    measure = f"m{aggregate.measures[0]}"
-    kind, storage = layout.measures[aggregate.measures[0]]
+    measure = aggregate.columns[0]
+    kind, storage = next((kind, storage) for name, kind, storage in layout.measures if name == measure)
     match aggregate.function:
         case "sum" if storage == "wide":
             return pl.col(measure).cast(pl.Int64)
         case "avg":
-            total, count = pl.col(measure), pl.col(f"m{aggregate.measures[1]}")
+            total, count = pl.col(measure), pl.col(aggregate.columns[1])
             if storage.startswith("decimal"):
                 scale = int(aggregate.type.rstrip(")").partition(",")[2])
                 return pl.struct(total.alias("s"), count.alias("n")).map_batches(
@@ -198,23 +341,20 @@ def _decimal_average(parts: pl.Series, scale: int) -> pl.Series:
     return pl.Series(values, dtype=pl.Decimal(38, scale))
 
 
-def _finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, by: list[str]) -> pl.DataFrame:
-    """One value per group from its counted details."""
+def _finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:
+    """One value per window and group from its counted details."""
     name = aggregate.name
-    groups = by or ["_one"]
-    if not by:
-        table = table.with_columns(_one=pl.lit(0))
     match aggregate.function:
         case "percentile" | "percentile_disc" | "approx_percentile":
             made = _quantile(table, aggregate, groups)
         case "approx_count_distinct":
-            made = _hll_estimate(table, int(aggregate.parameters[0]), groups, name)
+            made = _hll_estimate(table, aggregate, groups)
         case "approx_top_k":
             made = (
-                table.sort([*groups, "m0", "d"], descending=[*([False] * len(groups)), True, False])
+                table.sort([*groups, ROWS, "d"], descending=[*([False] * len(groups)), True, False])
                 .group_by(groups)
                 .agg(
-                    pl.struct(pl.col("d").alias("item"), pl.col("m0").alias("count"))
+                    pl.struct(pl.col("d").alias("item"), pl.col(ROWS).alias("count"))
                     .head(int(aggregate.parameters[0]))
                     .alias(name)
                 )
@@ -239,10 +379,7 @@ def _finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, by: list[st
             )
         case other:
             raise ValueError(f"unknown aggregate function '{other}'")
-    if by:
-        return made
-    # Without keys there is one group, also when no detail is there to be counted.
-    return made.drop("_one") if not made.is_empty() else pl.DataFrame({name: [0 if _counts(aggregate) else None]})
+    return made
 
 
 def _exact(column: pl.Expr, table: pl.DataFrame) -> pl.Expr:
@@ -257,7 +394,7 @@ def _quantile(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str
     """Quantiles of counted values: by linear interpolation (percentile) or the value at the rank (the others)."""
     fraction = aggregate.parameters[0]
     ranked = table.sort([*groups, "d"]).with_columns(
-        _upto=pl.col("m0").cum_sum().over(groups), _n=pl.col("m0").sum().over(groups)
+        _upto=pl.col(ROWS).cum_sum().over(groups), _n=pl.col(ROWS).sum().over(groups)
     )
     if aggregate.function == "percentile":
         place = fraction * (pl.col("_n") - 1)
@@ -305,11 +442,11 @@ def _bucket_value(error: float) -> pl.Expr:
     )
 
 
-def _hll_estimate(table: pl.DataFrame, bits: int, groups: list[str], name: str) -> pl.DataFrame:
+def _hll_estimate(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:
     """Distinct values from HyperLogLog registers, by Ertl's improved estimator (2017), which needs no bias table."""
-    m = float(1 << bits)
+    m = float(1 << int(aggregate.parameters[0]))
     per_group = table.group_by(groups).agg(
-        _touched=pl.len(), _power=(pl.lit(2.0) ** (-pl.col("m0").cast(pl.Float64))).sum()
+        _touched=pl.len(), _power=(pl.lit(2.0) ** (-pl.col(aggregate.columns[0]).cast(pl.Float64))).sum()
     )
     untouched = (m - per_group["_touched"].to_numpy()) / m
     # sigma(x) = x + sum of x^(2^k) * 2^(k-1): what the empty registers say about small cardinalities.
@@ -320,4 +457,4 @@ def _hll_estimate(table: pl.DataFrame, bits: int, groups: list[str], name: str) 
         weight += weight
     denominator = per_group["_power"].to_numpy() + m * total
     estimate = np.rint((m * m / (2 * math.log(2))) / denominator).astype(np.int64)
-    return per_group.select(*groups, pl.Series(name, estimate))
+    return per_group.select(*groups, pl.Series(aggregate.name, estimate))

@@ -6,6 +6,7 @@ checkpoint/
   spark/               Spark's own offsets and commits
   decisions/N.json     what was decided for epoch N
   manifests/N.json     what epoch N left behind: the commit point
+  workload/N.json      which synopses are kept, and how queries are answered from them, as of epoch N
   state/*.chunk        panes, named by a manifest or garbage
   rejected/            rows that were refused, with the reason
 """
@@ -23,11 +24,12 @@ from headrace.engine.chunks import Chunk
 from headrace.engine.storage import Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.model import Entry, EpochDecision
+from headrace.planning import Coverage
 from headrace.policies import StreamClock
 
 __all__ = ["VERSION", "Checkpoint", "Manifest", "QueryState"]
 
-VERSION = 1
+VERSION = 2
 # Decisions and manifests kept for `status` and for the curious; only the last of each is needed.
 KEPT = 20
 
@@ -53,7 +55,8 @@ class Manifest:
     clocks: Mapping[str, StreamClock] = field(default_factory=dict)
     ledger: Mapping[str, Entry] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
-    covered: Mapping[str, int | None] = field(default_factory=dict)  # synopsis -> complete from this time on
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)  # by kept synopsis
+    workload: int = -1  # the workload file that describes what is kept
     chunks: tuple[Chunk, ...] = ()
     observed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -64,7 +67,8 @@ class Manifest:
             "clocks": {name: asdict(clock) for name, clock in self.clocks.items()},
             "ledger": {name: asdict(entry) for name, entry in self.ledger.items()},
             "queries": {name: asdict(query) for name, query in self.queries.items()},
-            "covered": dict(self.covered),
+            "coverage": {id_: asdict(coverage) for id_, coverage in self.coverage.items()},
+            "workload": self.workload,
             "chunks": [chunk.to_json() for chunk in self.chunks],
             "observed": dict(self.observed),
         }
@@ -77,7 +81,11 @@ class Manifest:
             {name: StreamClock(**clock) for name, clock in value["clocks"].items()},
             {name: Entry(**entry) for name, entry in value["ledger"].items()},
             {name: QueryState(**query) for name, query in value["queries"].items()},
-            value["covered"],
+            {
+                id_: Coverage(c["since_us"], c["columns"], tuple((p, s) for p, s in c["panes"]), c["rows"])
+                for id_, c in value["coverage"].items()
+            },
+            value["workload"],
             tuple(Chunk.from_json(chunk) for chunk in value["chunks"]),
             value["observed"],
         )
@@ -174,6 +182,15 @@ class Checkpoint:
         """Makes a decision durable; from here on a replay of the epoch decides the same."""
         self.storage.create(f"decisions/{decision.epoch}.json", _seal(decision.to_json()))
 
+    def write_workload(self, epoch: int, value: Mapping[str, Any]) -> None:
+        """Describes the workload that epoch `epoch` is the first to commit."""
+        self.storage.delete(f"workload/{epoch}.json")
+        self.storage.create(f"workload/{epoch}.json", _seal(value))
+
+    def workload(self, manifest: Manifest) -> dict[str, Any]:
+        """The description of the workload a manifest was committed with."""
+        return self._sealed(f"workload/{manifest.workload}.json")
+
     def commit(self, manifest: Manifest) -> None:
         """The commit point of an epoch: after this it happened, before it did not."""
         if self._lock is None or not self._lock.held():
@@ -199,6 +216,9 @@ class Checkpoint:
             if name not in named:
                 self.storage.delete(f"state/{name}")
         last = manifest.epoch if manifest else -1
+        for number in self._numbers("workload"):
+            if manifest is None or number != manifest.workload:
+                self.storage.delete(f"workload/{number}.json")
         for folder in ("manifests", "decisions"):
             for number in self._numbers(folder):
                 if number <= last - KEPT:

@@ -91,7 +91,7 @@ def write_chunk(
         assert isinstance(first, int)
         assert isinstance(last, int)
         index.append(Part(synopsis, bin_, len(body), len(data), zlib.crc32(data), first, last))
-        ends[synopsis] = max(ends.get(synopsis, -(2**63)), (last + 1) * pane_us)
+        ends[synopsis] = max(ends.get(synopsis, -(2**63)), last + pane_us)
         body += data
     if not index:
         return None

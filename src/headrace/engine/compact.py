@@ -31,7 +31,7 @@ class CompactTask:
 
     def _parts(self, bins: list[int]) -> Iterator[tuple[str, int, int, pl.DataFrame]]:
         for layout in self.layouts:
-            first = self.expired_us[layout.id] // layout.pane_us
+            first = self.expired_us[layout.id]
             for bin_ in bins:
                 frames = [
                     frame.filter(pl.col("p") >= first)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,22 +12,21 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.engine.answer import AnswerSpec, answer, load_panes
+from headrace.engine.answer import AnswerSpec, Panes, answers
 from headrace.engine.chunks import open_filesystem
 from headrace.engine.finish import DirectFinish
 from headrace.errors import CorruptStateError
 from headrace.policies import Due
 
-__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Work"]
+__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Spent", "Work", "bins_of"]
 
 
 @dataclass(frozen=True)
 class Work:
-    """One query that is due: what to answer, from which chunks, how to finish it and where to put it."""
+    """One query that is due: what to answer, how to finish it and where to put it."""
 
     spec: AnswerSpec
     due: Due
-    chunks: Mapping[str, tuple[str, ...]]
     finish: DirectFinish | None
     staging: str | None
 
@@ -41,14 +41,19 @@ class Delivery:
     error: str | None = None
 
 
-# Answers of one query and bin, by the query's position: Arrow bytes, or what went wrong.
-Combined = tuple[int, tuple[bytes | None, str | None]]
+@dataclass(frozen=True)
+class Spent:
+    """What a task spent on one group of queries in one bin: seconds, panes' rows read, groups answered."""
+
+    group: int
+    seconds: float
+    scanned: int
+    answered: int
 
 
-def _answers(folder: str, work: Work, bin_: int) -> pl.DataFrame | None:
-    if bin_ != 0 and not work.spec.keys:
-        return None
-    return answer(work.spec, load_panes(folder, work.chunks, work.spec, bin_, work.due), work.due)
+# Answers of one query and bin, by the query's position: Arrow bytes, or what went wrong; or what they took.
+Combined = tuple[int, tuple[bytes | None, str | None] | Spent]
+Frames = Iterator[tuple[int, pl.DataFrame | None, str | None] | Spent]
 
 
 def _failure(error: Exception) -> str:
@@ -59,43 +64,76 @@ def _failure(error: Exception) -> str:
 class AnswerTask:
     """Hands one query's answers to Spark, typed, for finishing by SQL."""
 
-    folder: str
+    panes: Panes
     work: Work
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bins = (bin_ for batch in batches for bin_ in batch.column(0).to_pylist())
         for bin_ in bins:
-            frame = _answers(self.folder, self.work, bin_)
-            if frame is not None:
-                table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
-                yield from table.to_batches(max_chunksize=50_000)
+            if bin_ in bins_of(self.work.spec, self.panes.bins):
+                for _, frame in answers([(self.work.spec, self.work.due)], self.panes, bin_):
+                    if isinstance(frame, Exception):
+                        raise frame
+                    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
+                    yield from table.to_batches(max_chunksize=50_000)
+
+
+def bins_of(spec: AnswerSpec, bins: int) -> range:
+    """The bins that answer a query: all of them, or one where groups are spread over bins or there are none."""
+    return range(1 if not spec.keys or spec.main.whole else bins)
 
 
 @dataclass(frozen=True)
 class CombineTask:
-    """Answers all directly finished queries for some bins; a query that fails does not disturb the others."""
+    """Answers groups of queries, each group and bin by one task; a query that fails does not disturb the others.
 
-    folder: str
+    `groups` are positions of works that have their main synopsis in common; `units` says which task does which
+    `(group, bin)`.
+    """
+
+    panes: Panes
     works: tuple[Work, ...]
+    groups: tuple[tuple[int, ...], ...]
+    units: tuple[tuple[tuple[int, int], ...], ...]
 
-    def __call__(self, bins: Iterable[int]) -> Iterator[Combined]:
-        for number, frame, error in self.frames(bins):
-            yield number, (None if frame is None else _to_ipc(frame), error)
+    def __call__(self, tasks: Iterable[int]) -> Iterator[Combined]:
+        for item in self.frames(tasks):
+            if isinstance(item, Spent):
+                yield -1, item
+            else:
+                number, frame, error = item
+                yield number, (None if frame is None else _to_ipc(frame), error)
 
-    def frames(self, bins: Iterable[int]) -> Iterator[tuple[int, pl.DataFrame | None, str | None]]:
-        """Per bin and query its answers or what went wrong."""
-        for bin_ in bins:
-            for number, work in enumerate(self.works):
-                assert work.finish is not None
-                try:
-                    frame = _answers(self.folder, work, bin_)
-                    if frame is not None:
-                        yield number, work.finish.head(frame), None
-                except (CorruptStateError, OSError):
-                    raise
-                except Exception as error:  # the query's own failure: told, not raised
-                    yield number, None, _failure(error)
+    def frames(self, tasks: Iterable[int]) -> Frames:
+        """Per query its answers, cut to what any bin can contribute, or what went wrong."""
+        for task in tasks:
+            for group, bin_ in self.units[task]:
+                yield from self._group(group, bin_)
+
+    def _group(self, group: int, bin_: int) -> Frames:
+        began = time.perf_counter()
+        alike: dict[tuple[AnswerSpec, Due], list[int]] = {}
+        for number in self.groups[group]:
+            alike.setdefault((self.works[number].spec, self.works[number].due), []).append(number)
+        answered = 0
+        for position, frame in answers(list(alike), self.panes, bin_):
+            if isinstance(frame, CorruptStateError | OSError):
+                raise frame
+            numbers = list(alike.values())[position]
+            if isinstance(frame, Exception):
+                yield from ((number, None, _failure(frame)) for number in numbers)
+                continue
+            answered += frame.height
+            heads: dict[tuple[object, ...], pl.DataFrame] = {}
+            for number in numbers:
+                finish = self.works[number].finish
+                assert finish is not None
+                cut = (finish.order_by, finish.limit)
+                if cut not in heads:
+                    heads[cut] = finish.head(frame)
+                yield number, heads[cut], None
+        yield Spent(group, time.perf_counter() - began, 0, answered)
 
 
 @dataclass(frozen=True)
@@ -105,15 +143,19 @@ class DeliverTask:
     works: tuple[Work, ...]
     combine: CombineTask | None = None  # with a single bin both steps are one
 
-    def __call__(self, items: Iterable[Any]) -> Iterator[Delivery]:
-        answers: dict[int, list[pl.DataFrame]] = {}
+    def __call__(self, items: Iterable[Any]) -> Iterator[Delivery | Spent]:
+        found: dict[int, list[pl.DataFrame]] = {}
         errors: dict[int, str] = {}
-        for number, frame, error in self.combine.frames(items) if self.combine else _decoded(items):
+        for item in self.combine.frames(items) if self.combine else _decoded(items):
+            if isinstance(item, Spent):
+                yield item
+                continue
+            number, frame, error = item
             if error is not None:
                 errors[number] = error
             elif frame is not None:
-                answers.setdefault(number, []).append(frame)
-        for number, frames in answers.items():
+                found.setdefault(number, []).append(frame)
+        for number, frames in found.items():
             if number not in errors:
                 yield self._deliver(number, frames)
         yield from (Delivery(number, error=error) for number, error in errors.items())
@@ -123,7 +165,8 @@ class DeliverTask:
         assert work.finish is not None
         assert work.staging is not None
         try:
-            whole = pl.concat(frames)
+            # Windows without rows are made of literals, whose types give way to those of the others.
+            whole = pl.concat(frames, how="vertical_relaxed")
             table = work.finish.table(work.finish.head(whole) if len(frames) > 1 else whole)
         except Exception as error:  # the query's own failure: told, not raised
             return Delivery(number, error=_failure(error))
@@ -143,8 +186,12 @@ def _to_ipc(frame: pl.DataFrame) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _decoded(items: Iterable[Combined]) -> Iterator[tuple[int, pl.DataFrame | None, str | None]]:
-    for number, (data, error) in items:
+def _decoded(items: Iterable[Combined]) -> Frames:
+    for number, item in items:
+        if isinstance(item, Spent):
+            yield item
+            continue
+        data, error = item
         frame = None if data is None else pl.from_arrow(pa.ipc.open_stream(data).read_all())
         assert frame is None or isinstance(frame, pl.DataFrame)
         yield number, frame, error

@@ -9,21 +9,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Projection, projection
-from headrace.engine.answer import spec_of
+from headrace.engine.answer import AnswerSpec, Panes, spec_of
 from headrace.engine.arrow_rows import arrow_schema, run_on_batches
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask
-from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Work
+from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, Spent, Work, bins_of
 from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.hooks import Hooks
 from headrace.engine.jobs import Jobs
 from headrace.engine.panes import layout_of
 from headrace.engine.rejected import write_rejected
 from headrace.engine.sinks import FileSink, Sink
+from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
-from headrace.model import Entry, EpochDecision, Flush, Stream, streams_of
-from headrace.planning import AnswerPlan, Synopsis
+from headrace.model import Entry, EpochDecision, Flush, HoppingWindow, Stream, streams_of
+from headrace.planning import Coverage, Workload, cover, forget
 from headrace.policies import (
     ChunkSize,
     Due,
@@ -42,20 +43,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Epochs", "Installed"]
+__all__ = ["Epochs"]
 
 # Windows of a query without keys answered in one epoch; a stream that leaps over years makes millions of them due.
 MOST_EMPTY_WINDOWS = 100_000
 # Before any watermark and without any limit: every time fits.
 _EVER = (-(2**62), 2**62)
-
-
-@dataclass(frozen=True)
-class Installed:
-    """A query that runs: how it is answered and where its results go."""
-
-    plan: AnswerPlan
-    sink: Sink
 
 
 @dataclass
@@ -70,6 +63,7 @@ class Progress:
     due: dict[str, Due] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    spent: list[Spent] = field(default_factory=list)
     steps_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -82,20 +76,27 @@ class Epochs:
         checkpoint: Checkpoint,
         manifest: Manifest,
         streams: Sequence[Stream],
-        queries: Mapping[str, Installed],
+        workload: Workload,
+        sinks: Mapping[str, Sink],
         corrupt: frozenset[str],
         hooks: Hooks,
     ) -> None:
         self._spark, self._checkpoint, self._manifest = spark, checkpoint, manifest
-        self._streams, self._queries, self._corrupt = tuple(streams), dict(queries), corrupt
+        self._streams, self._workload, self._sinks, self._corrupt = tuple(streams), workload, dict(sinks), corrupt
         self._hooks, self._probe = hooks, hooks.probe
         self._projections: dict[tuple[str, ...], Projection] = {}
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
-        self._groups = [streams_of(installed.plan.query.root) for installed in self._queries.values()]
+        self._specs: dict[str, AnswerSpec] = {}
+        self._described: Workload | None = None
         self._since_us: int | None = None
         self._behind = False
         self._small_jobs = Jobs(spark.sparkContext)
         self._busy, self._stopping = threading.Lock(), False
+
+    @property
+    def workload(self) -> Workload:
+        """The queries that run and what they share."""
+        return self._workload
 
     @property
     def manifest(self) -> Manifest:
@@ -159,7 +160,7 @@ class Epochs:
                 wall_us=wall_us,
                 seed=epoch,
                 queries=tuple(sorted(self._live())),
-                idle=find_idle(self._clocks(), self._streams, self._groups, wall_us, self._since_us),
+                idle=find_idle(self._clocks(), self._streams, self._stream_groups(), wall_us, self._since_us),
                 flush=flush,
             )
             self._checkpoint.write_decision(decision)
@@ -225,7 +226,7 @@ class Epochs:
                 count.first_us, count.last_us)  # fmt: skip
             clocks[stream.name] = advance_clock(clocks[stream.name], stream, seen, decision.wall_us)
         idle = [i.stream for i in decision.idle if clocks[i.stream].heard_us != decision.wall_us]
-        clocks = follow_others(clocks, idle, self._groups)
+        clocks = follow_others(clocks, idle, self._stream_groups())
         if decision.flush is not None:
             clocks = {name: self._ended(name, clock) for name, clock in clocks.items()}
         progress.clocks = clocks
@@ -233,7 +234,7 @@ class Epochs:
         for name in self._live():
             if name in progress.failed:
                 continue
-            plan = self._queries[name].plan
+            plan = self._workload.plans[name]
             state = self._manifest.queries[name]
             window = plan.aggregate.window
             streams = streams_of(plan.query.root)
@@ -249,13 +250,13 @@ class Epochs:
 
     def _bounded(self, query: str, due: Due) -> Due:
         """Windows without rows are answered too where there is no key: so many at a time, the rest next."""
-        if not spec_of(self._queries[query].plan).always or due.count <= MOST_EMPTY_WINDOWS:
+        if not self._spec(query).always or due.count <= MOST_EMPTY_WINDOWS:
             return due
         self._behind = True
-        return replace(due, last_us=due.first_us + (MOST_EMPTY_WINDOWS - 1) * due.slide_us)
+        return Due(due.ends[:MOST_EMPTY_WINDOWS])
 
     def _last_end(self, query: str, clocks: Mapping[str, StreamClock]) -> int | None:
-        plan = self._queries[query].plan
+        plan = self._workload.plans[query]
         lasts = [clocks[s].last_us for s in streams_of(plan.query.root)]
         known = [last for last in lasts if last is not None]
         return last_end_with_rows(plan.aggregate.window, max(known)) if known else None
@@ -265,78 +266,96 @@ class Epochs:
         if clock.last_us is None or clock.watermark_us is None:
             return clock
         ends = [
-            last_end_with_rows(self._queries[name].plan.aggregate.window, clock.last_us)
+            last_end_with_rows(self._workload.plans[name].aggregate.window, clock.last_us)
             for name in self._live()
-            if stream in streams_of(self._queries[name].plan.query.root)
+            if stream in streams_of(self._workload.plans[name].query.root)
         ]
         return replace(clock, watermark_us=max([clock.watermark_us, *ends]))
 
     # 4 answer ------------------------------------------------------------------------------------------------------
 
     def _answer(self, progress: Progress) -> None:
-        works = {name: self._work(name, due, progress) for name, due in progress.due.items()}
+        works = {name: self._work(name, due) for name, due in progress.due.items()}
         direct = {name: work for name, work in works.items() if work.finish is not None}
+        panes = self._panes(works, progress)
         if direct:
-            self._deliver(direct, progress)
+            self._deliver(direct, panes, progress)
         for name, work in works.items():
             if work.finish is None:
-                self._deliver_by_sql(name, work, progress)
+                self._deliver_by_sql(name, work, panes, progress)
         self._probe("after-sinks")
 
-    def _work(self, name: str, due: Due, progress: Progress) -> Work:
-        installed = self._queries[name]
-        ids = {synopsis.id for synopsis in installed.plan.synopses}
-        least = due.first_us - installed.plan.aggregate.window.size_us
-        chunks: dict[str, list[str]] = {id_: [] for id_ in ids}
+    def _spec(self, name: str) -> AnswerSpec:
+        if name not in self._specs:
+            self._specs[name] = spec_of(self._workload, name)
+        return self._specs[name]
+
+    def _work(self, name: str, due: Due) -> Work:
+        sink = self._sinks[name]
+        writes_parquet = isinstance(sink, FileSink) and sink.format == "parquet" and not sink.options
+        finish = direct_finish(self._workload.plans[name].query) if writes_parquet else None
+        return Work(self._spec(name), due, finish, sink.staging if isinstance(sink, FileSink) else None)
+
+    def _panes(self, works: Mapping[str, Work], progress: Progress) -> Panes:
+        """The chunks that hold panes of the due windows, by synopsis."""
+        least: dict[str, int] = {}
+        for name, work in works.items():
+            begin = work.due.first_us - work.spec.size_us
+            for id_ in self._workload.sources_of(name):
+                least[id_] = min(begin, least.get(id_, begin))
+        chunks: dict[str, list[str]] = {id_: [] for id_ in least}
         for chunk in (*self._manifest.chunks, *progress.absorbed.chunks):
             for id_, end in chunk.ends:
-                if id_ in ids and end > least:
+                if id_ in least and end > least[id_]:
                     chunks[id_].append(chunk.name)
-        sink = installed.sink
-        writes_parquet = isinstance(sink, FileSink) and sink.format == "parquet" and not sink.options
-        finish = direct_finish(installed.plan.query) if writes_parquet else None
-        return Work(
-            spec_of(installed.plan),
-            due,
-            {id_: tuple(names) for id_, names in chunks.items()},
-            finish,
-            sink.staging if isinstance(sink, FileSink) else None,
+        return Panes(
+            self._checkpoint.state_folder, {id_: tuple(names) for id_, names in chunks.items()}, self._checkpoint.bins
         )
 
-    def _deliver(self, works: Mapping[str, Work], progress: Progress) -> None:
+    def _deliver(self, works: Mapping[str, Work], panes: Panes, progress: Progress) -> None:
         names, items = tuple(works), tuple(works.values())
-        bins = self._checkpoint.bins
-        combine = CombineTask(self._checkpoint.state_folder, items)
-        if bins == 1:
-            delivered = self._perform(DeliverTask(items, combine), bins)
+        groups: dict[str, list[int]] = {}
+        for number, name in enumerate(names):
+            groups.setdefault(self._workload.plans[name].main, []).append(number)
+        members = tuple(tuple(numbers) for numbers in groups.values())
+        units = [
+            (group, bin_)
+            for group, numbers in enumerate(members)
+            for bin_ in bins_of(items[numbers[0]].spec, panes.bins)
+        ]
+        tasks = min(len(units), self._spark.sparkContext.defaultParallelism)
+        shares = tuple(tuple(units[i::tasks]) for i in range(tasks))
+        combine = CombineTask(panes, items, members, shares)
+        if panes.bins == 1:
+            delivered = self._perform(DeliverTask(items, combine), tasks)
         else:
-            numbers = self._spark.sparkContext.parallelize(range(bins), bins)
-            by_query = numbers.mapPartitions(combine).partitionBy(min(bins, len(items)))
+            numbers = self._spark.sparkContext.parallelize(range(tasks), tasks)
+            by_query = numbers.mapPartitions(combine).partitionBy(min(tasks, len(items)))
             delivered = self._blamed(by_query.mapPartitions(DeliverTask(items)).collect)
+        progress.spent = [item for item in delivered if isinstance(item, Spent)]
         files: dict[str, list[str]] = {name: [] for name in names}
-        for delivery in delivered:
+        for delivery in (item for item in delivered if isinstance(item, Delivery)):
             name = names[delivery.work]
             if delivery.error is not None:
                 progress.failed[name] = delivery.error
             else:
+                assert delivery.file is not None
                 files[name].append(delivery.file)
                 progress.rows[name] = progress.rows.get(name, 0) + delivery.rows
         self._probe("mid-sinks")
         for name in names:
             if name not in progress.failed:
-                sink = self._queries[name].sink
+                sink = self._sinks[name]
                 assert isinstance(sink, FileSink)
                 sink.adopt(files[name], progress.decision.epoch, progress.replay)
 
-    def _deliver_by_sql(self, name: str, work: Work, progress: Progress) -> None:
-        installed = self._queries[name]
-        query = installed.plan.query
-        task = AnswerTask(self._checkpoint.state_folder, work, answer_schema(query))
-        bins = self._checkpoint.bins
+    def _deliver_by_sql(self, name: str, work: Work, panes: Panes, progress: Progress) -> None:
+        query = self._workload.plans[name].query
+        task = AnswerTask(panes, work, answer_schema(query))
         try:
-            answers = self._spark.range(0, bins, 1, bins).mapInArrow(task, answer_ddl(query))
+            answers = self._spark.range(0, panes.bins, 1, panes.bins).mapInArrow(task, answer_ddl(query))
             results = spark_finish(answers, query.finish)
-            progress.rows[name] = installed.sink.write(results, progress.decision.epoch, progress.replay) or 0
+            progress.rows[name] = self._sinks[name].write(results, progress.decision.epoch, progress.replay) or 0
         except Exception as failure:
             _raise_if_not_a_querys(failure)
             progress.failed[name] = _cause(failure)
@@ -346,15 +365,19 @@ class Epochs:
     def _commit(self, progress: Progress, jobs: int) -> None:
         before, decision = self._manifest, progress.decision
         queries = {name: self._outcome(name, state, progress) for name, state in before.queries.items()}
-        covered = dict(before.covered)
-        chunks, dropped = self._retain((*before.chunks, *progress.absorbed.chunks), queries, covered, progress)
+        if progress.failed:
+            self._install(self._workload.only(name for name, state in queries.items() if state.failed is None))
+        if self._described is not self._workload:
+            self._checkpoint.write_workload(decision.epoch, describe_workload(self._workload, self._streams))
+        chunks, dropped, coverage = self._retain((*before.chunks, *progress.absorbed.chunks), queries, progress)
         manifest = Manifest(
             epoch=decision.epoch,
             batch=decision.batch,
             clocks=progress.clocks,
             ledger={s.name: before.ledger.get(s.name, Entry()) + _entry(progress, s.name) for s in self._streams},
             queries=queries,
-            covered=covered,
+            coverage=coverage,
+            workload=before.workload if self._described is self._workload else decision.epoch,
             chunks=chunks,
             observed={
                 "wall_us": decision.wall_us,
@@ -369,7 +392,7 @@ class Epochs:
         )
         self._probe("before-manifest")
         self._checkpoint.commit(manifest)
-        self._manifest = manifest
+        self._manifest, self._described = manifest, self._workload
         self._probe("after-manifest")
         self._checkpoint.clean(manifest, dropped)
 
@@ -387,42 +410,40 @@ class Epochs:
         )
 
     def _retain(
-        self,
-        chunks: tuple[Chunk, ...],
-        queries: Mapping[str, QueryState],
-        covered: dict[str, int | None],
-        progress: Progress,
-    ) -> tuple[tuple[Chunk, ...], frozenset[str]]:
-        """Chunks that some query still needs, few of them; and the names of those that can go."""
-        expired = self._expired(queries, progress)
+        self, chunks: tuple[Chunk, ...], queries: Mapping[str, QueryState], progress: Progress
+    ) -> tuple[tuple[Chunk, ...], frozenset[str], dict[str, Coverage]]:
+        """Chunks that some query still needs, few of them; the names of those that can go; what is covered then."""
+        expired = self._expired(queries)
         kept = tuple(c for c in chunks if any(id_ in expired and end > expired[id_] for id_, end in c.ends))
         sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends)) for c in kept]
         merge = plan_merge(sizes, pieces=self._checkpoint.bins)
         if isinstance(merge, Merge):
             kept = self._compact(kept, merge, expired, progress.decision.epoch)
-        for id_, before in expired.items():
-            if before > _EVER[0]:
-                covered[id_] = max(before, covered.get(id_) or before)
+        coverage: dict[str, Coverage] = {}
+        for id_, needed in self._workload.kept.items():
+            before = cover(self._manifest.coverage.get(id_), needed, None)
+            coverage[id_] = before if expired[id_] <= _EVER[0] else forget(before, expired[id_], before.rows)
         names = {chunk.name for chunk in kept}
-        return kept, frozenset(chunk.name for chunk in chunks if chunk.name not in names)
+        return kept, frozenset(chunk.name for chunk in chunks if chunk.name not in names), coverage
 
-    def _expired(self, queries: Mapping[str, QueryState], progress: Progress) -> dict[str, int]:
+    def _expired(self, queries: Mapping[str, QueryState]) -> dict[str, int]:
         """Per synopsis in use the time before which no window to come reaches."""
         expired: dict[str, int] = {}
-        for name, state in queries.items():
-            if state.failed is not None:
-                continue
-            plan = self._queries[name].plan
-            window = plan.aggregate.window
-            reach = _EVER[0] if state.answered_us is None else state.answered_us + window.slide_us - window.size_us
-            for synopsis in plan.synopses:
-                expired[synopsis.id] = min(expired.get(synopsis.id, reach), reach)
+        for name in self._workload.plans:
+            state, window = queries[name], self._workload.plans[name].aggregate.window
+            reach = _EVER[0]
+            if state.answered_us is not None:
+                # The papers' form may be answered again as soon as one more pane has closed.
+                step = window.slide_us if isinstance(window, HoppingWindow) else window.pane_us
+                reach = state.answered_us + step - window.size_us
+            for id_ in self._workload.sources_of(name):
+                expired[id_] = min(expired.get(id_, reach), reach)
         return expired
 
     def _compact(
         self, chunks: tuple[Chunk, ...], merge: Merge, expired: Mapping[str, int], epoch: int
     ) -> tuple[Chunk, ...]:
-        layouts = tuple(layout_of(s) for s in self._synopses(tuple(self._queries)) if s.id in expired)
+        layouts = tuple(layout_of(k.synopsis, k.measures, k.pane_us) for k in self._workload.kept.values())
         task = CompactTask(self._checkpoint.state_folder, epoch, merge.level, merge.chunks, layouts, dict(expired))
         made = self._perform(task, self._checkpoint.bins)
         merged = set(merge.chunks)
@@ -436,7 +457,10 @@ class Epochs:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _live(self) -> list[str]:
-        return [name for name in self._queries if self._manifest.queries[name].failed is None]
+        return [name for name in self._workload.plans if self._manifest.queries[name].failed is None]
+
+    def _stream_groups(self) -> list[tuple[str, ...]]:
+        return [streams_of(plan.query.root) for plan in self._workload.plans.values()]
 
     def _clocks(self) -> dict[str, StreamClock]:
         return {s.name: self._manifest.clocks.get(s.name, StreamClock()) for s in self._streams}
@@ -449,14 +473,17 @@ class Epochs:
             for stream, mark in zip(self._streams, marks, strict=True)
         )
 
-    def _synopses(self, names: Sequence[str]) -> tuple[Synopsis, ...]:
-        found = (synopsis for name in names for synopsis in self._queries[name].plan.synopses)
-        return tuple({synopsis.id: synopsis for synopsis in found}.values())
+    def _install(self, workload: Workload) -> None:
+        self._workload = workload
+        self._projections.clear()
+        self._schemas.clear()
+        self._specs.clear()
 
     def _projection(self, names: tuple[str, ...]) -> Projection:
         if names not in self._projections:
+            kept = self._workload.only(names).kept
             self._projections[names] = projection(
-                self._streams, self._synopses(names), self._checkpoint.bins, self._corrupt
+                self._streams, tuple(kept.values()), self._checkpoint.bins, self._corrupt
             )
         return self._projections[names]
 

@@ -1,34 +1,35 @@
 """The kernel: partial aggregates of plain columns by pane, in Polars, inside a Spark task.
 
-Frames have the columns `p` (pane number), `k0...` (group keys), `d` (detail, if any) and one or more columns per
-measure. `partial` makes them from rows, `merge` makes one of many; merging is associative and commutative.
+Frames have the columns `p` (when the pane begins, in microseconds), `k0...` (group keys), `d` (detail, if any) and one
+or more columns per measure. `partial` makes them from rows, `merge` makes one of many; merging is associative and
+commutative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from headrace.model import Kind
-from headrace.planning import Measure, Synopsis
+from headrace.planning import ROWS, Measure, Synopsis
 
-__all__ = ["Layout", "keep_heaviest", "layout_of", "merge", "partial"]
+__all__ = ["Layout", "columns_of_measure", "concat", "keep_heaviest", "layout_of", "merge", "partial"]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What a frame of a synopsis looks like, in plain values that travel to tasks.
 
-    `measures` are `(kind, type)` with type one of int | wide | float | decimal:<scale> | other.
+    `measures` are `(column, kind, type)` with type one of int | wide | float | decimal:<scale> | other.
     """
 
     id: str
     pane_us: int
     keys: int
     detail: bool
-    measures: tuple[tuple[str, str], ...]
+    measures: tuple[tuple[str, str, str], ...]
     keep: int | None
 
     @property
@@ -36,17 +37,27 @@ class Layout:
         """Names of the columns that identify a row within a pane."""
         return [f"k{i}" for i in range(self.keys)] + (["d"] if self.detail else [])
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that hold measures."""
+        return [column for name, kind, _ in self.measures for column in columns_of_measure(name, kind)]
 
-def layout_of(synopsis: Synopsis) -> Layout:
-    """The layout of a synopsis's frames."""
+
+def layout_of(synopsis: Synopsis, measures: Iterable[Measure], pane_us: int) -> Layout:
+    """The layout of a synopsis's frames with these measures."""
     return Layout(
         synopsis.id,
-        synopsis.pane_us,
+        pane_us,
         len(synopsis.keys),
         synopsis.detail is not None,
-        tuple((m.kind, _storage(m)) for m in synopsis.measures),
+        tuple((m.column, m.kind, _storage(m)) for m in measures),
         synopsis.keep,
     )
+
+
+def columns_of_measure(name: str, kind: str) -> tuple[str, ...]:
+    """The columns of one measure."""
+    return (f"{name}_n", f"{name}_mean", f"{name}_m2") if kind == "moments" else (name,)
 
 
 def _storage(measure: Measure) -> str:
@@ -84,8 +95,7 @@ def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None],
     Columns in `carry` are functions of the group keys and are kept along.
     """
     aggregates: list[pl.Expr] = [pl.col(name).first() for name in carry]
-    for i, ((kind, storage), argument) in enumerate(zip(layout.measures, arguments, strict=True)):
-        name = f"m{i}"
+    for (name, kind, storage), argument in zip(layout.measures, arguments, strict=True):
         if argument is None:
             aggregates.append(pl.len().cast(pl.Int64).alias(name))
             continue
@@ -111,12 +121,19 @@ def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None],
     return rows.group_by(["p", *layout.groups]).agg(aggregates)
 
 
+def concat(frames: Sequence[pl.DataFrame], layout: Layout, carry: Sequence[str] = ()) -> pl.DataFrame:
+    """All rows of frames that may lack a measure, kept since later than they were made, or have one nobody needs."""
+    columns = ["p", *layout.groups, *carry, *layout.columns]
+    if all(frame.columns == columns for frame in frames):
+        return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical")
+    return pl.concat([frame.select(c for c in columns if c in frame.columns) for frame in frames], how="diagonal")
+
+
 def merge(frames: Sequence[pl.DataFrame], layout: Layout, by: Sequence[str], carry: Sequence[str] = ()) -> pl.DataFrame:
     """Frames merged into one row per value of the columns in `by`."""
-    rows = frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical")
+    rows = concat(frames, layout, carry)
     aggregates: list[pl.Expr] = [pl.col(name).first() for name in carry]
-    for i, (kind, storage) in enumerate(layout.measures):
-        name = f"m{i}"
+    for name, kind, storage in layout.measures:
         column = pl.col(name)
         match kind:
             case "rows" | "count":
@@ -148,10 +165,10 @@ def keep_heaviest(frame: pl.DataFrame, layout: Layout, by: Sequence[str]) -> pl.
     keep = layout.keep
     over = (
         frame.group_by(list(by), maintain_order=True)
-        .agg(pl.col("m0").sort(descending=True).slice(keep, 1).first().alias("_cut"))
+        .agg(pl.col(ROWS).sort(descending=True).slice(keep, 1).first().alias("_cut"))
         .filter(pl.col("_cut").is_not_null())
     )
     if over.is_empty():
         return frame
     cut = frame.join(over, on=list(by), how="left", nulls_equal=True) if by else frame.join(over, how="cross")
-    return cut.with_columns(pl.col("m0") - pl.col("_cut").fill_null(0)).filter(pl.col("m0") > 0).drop("_cut")
+    return cut.with_columns(pl.col(ROWS) - pl.col("_cut").fill_null(0)).filter(pl.col(ROWS) > 0).drop("_cut")

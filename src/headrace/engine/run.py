@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.compact import VerifyTask
-from headrace.engine.epoch import Epochs, Installed
+from headrace.engine.epoch import Epochs
 from headrace.engine.hooks import Hooks
 from headrace.engine.jobs import Jobs
 from headrace.engine.judge import columns_in_use, judge
@@ -18,9 +18,10 @@ from headrace.engine.sinks import FILE_FORMATS, MemorySink, open_sink
 from headrace.engine.sources import United, read_stream, unite
 from headrace.engine.status import describe
 from headrace.engine.storage import LocalStorage, open_storage
+from headrace.engine.workload import adopt, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
 from headrace.model import Pipeline, Query, Stream
-from headrace.planning import AnswerPlan, plan_answer
+from headrace.planning import plan_answer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,6 +148,7 @@ def start(
     pipeline = replace(pipeline, streams=streams)
     rows, corrupt, failed, queries = _sources(pipeline, spark, dict(frames or {}))
     plans = {query.name: plan_answer(query) for query in queries}
+    refused = {q.name: QueryState(q.sql, failed=failed[q.name]) for q in pipeline.queries if q.name in failed}
     storage = open_storage(root, spark)
     # Spark's other way to write its log starts a process per file on a local disk; one writer needs no such care.
     spark.conf.set(_LOG_WRITER, _LOCAL_LOG_WRITER) if isinstance(storage, LocalStorage) else spark.conf.unset(
@@ -160,12 +162,14 @@ def start(
         fresh = manifest is None and not point.decisions()
         _verify(point, manifest, spark)
         point.clean_orphans(manifest)
-        manifest = _adopt(manifest, plans, pipeline, failed, hooks)
-        installed = {
-            name: Installed(plan, open_sink(plan.query.sink, name, spark, storage, (functions or {}).get(name), fresh))
+        before = read_description(point.workload(manifest)) if manifest is not None else None
+        workload = plan_workload(plans, streams, before, manifest.coverage if manifest else {})
+        manifest = adopt(manifest, workload, refused, hooks.on_note)
+        sinks = {
+            name: open_sink(plan.query.sink, name, spark, storage, (functions or {}).get(name), fresh)
             for name, plan in plans.items()
         }
-        epochs = Epochs(spark, point, manifest, streams, installed, corrupt, hooks)
+        epochs = Epochs(spark, point, manifest, streams, workload, sinks, corrupt, hooks)
         epochs.recover()
         writer = rows.rows.writeStream.foreachBatch(_batch_runner(epochs, rows)).queryName(f"headrace-{pipeline.name}")
         writer = writer.option("checkpointLocation", f"{storage.root}/spark")
@@ -174,7 +178,7 @@ def start(
     except BaseException:
         point.close()
         raise
-    return Run(_Parts(point, epochs, {name: i.sink for name, i in installed.items()}), query, flush)
+    return Run(_Parts(point, epochs, sinks), query, flush)
 
 
 def _batch_runner(epochs: Epochs, united: United) -> Callable[[DataFrame, int], None]:
@@ -247,62 +251,6 @@ def _verify(checkpoint: Checkpoint, manifest: Manifest | None, spark: SparkSessi
     found = Jobs(spark.sparkContext).run(task, len(manifest.chunks))
     if found:
         raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")
-
-
-def _adopt(
-    manifest: Manifest | None,
-    plans: Mapping[str, AnswerPlan],
-    pipeline: Pipeline,
-    failed: Mapping[str, str],
-    hooks: Hooks,
-) -> Manifest:
-    """The state to go on from: queries that are known go on, new ones start now, others leave."""
-    note = hooks.on_note
-    sqls = {query.name: query.sql for query in pipeline.queries}
-    refused = {name: QueryState(sqls[name], failed=cause) for name, cause in failed.items()}
-    if manifest is None:
-        states = {name: QueryState(plan.query.sql) for name, plan in plans.items()} | refused
-        covered: dict[str, int | None] = {s.id: None for plan in plans.values() for s in plan.synopses}
-        return Manifest(-1, -1, queries=states, covered=covered)
-
-    def seen_us(names: Iterable[str]) -> int | None:
-        """Just after the last row that streams have brought so far."""
-        lasts = [manifest.clocks[name].last_us for name in names if name in manifest.clocks]
-        return max((last + 1 for last in lasts if last is not None), default=None)
-
-    # A synopsis that nobody fed since it was dropped, or that failed, has gaps: it starts anew.
-    fed = {
-        s.id
-        for name, plan in plans.items()
-        for s in plan.synopses
-        if name in manifest.queries
-        and manifest.queries[name].failed is None
-        and manifest.queries[name].sql == plan.query.sql
-    }
-    covered = {}
-    for plan in plans.values():
-        for synopsis in plan.synopses:
-            covered[synopsis.id] = (
-                manifest.covered.get(synopsis.id) if synopsis.id in fed else seen_us(f.stream for f in synopsis.feeds)
-            )
-    queries: dict[str, QueryState] = {}
-    for name, plan in plans.items():
-        known = manifest.queries.get(name)
-        if known is not None and known.sql == plan.query.sql and known.failed is None:
-            queries[name] = known
-            continue
-        if known is not None and known.sql != plan.query.sql:
-            note(f"query '{name}' has changed: it starts anew, with windows that begin after what was seen so far")
-        elif known is not None:
-            note(f"query '{name}' had failed ({known.failed}): it starts anew")
-        else:
-            note(f"query '{name}' is new: its windows begin after what was seen so far")
-        since = [covered[s.id] for s in plan.synopses]
-        queries[name] = QueryState(plan.query.sql, since_us=max((s for s in since if s is not None), default=None))
-    for name in manifest.queries:
-        if name not in plans and name not in failed:
-            note(f"query '{name}' is gone: its state goes with the next epoch")
-    return replace(manifest, queries=queries | refused, covered=covered)
 
 
 def _translated(failure: Exception) -> HeadraceError:

@@ -6,7 +6,8 @@ from typing import Any
 
 from headrace.errors import SpecError
 from headrace.model import Join, Operator, Pipeline, Query, RowsAggregate, Scan, Union, WindowAggregate, streams_of
-from headrace.planning.synopsis import AnswerPlan, Synopsis, plan_answer
+from headrace.planning.sharing import Kept, Workload, share
+from headrace.planning.synopsis import AnswerPlan, plan_answer
 from headrace.units import format_duration
 
 __all__ = ["explain", "explain_text"]
@@ -15,17 +16,23 @@ __all__ = ["explain", "explain_text"]
 def explain(pipeline: Pipeline) -> dict[str, Any]:
     """Streams, synopses with the queries they serve, and how each query is answered."""
     plans: dict[str, AnswerPlan] = {}
-    queries: dict[str, Any] = {}
+    refused: dict[str, str] = {}
     for query in pipeline.queries:
         try:
             plans[query.name] = plan_answer(query)
-            queries[query.name] = _answered(plans[query.name])
         except SpecError as problem:
-            queries[query.name] = {**_shape(query), "runs": False, "why": problem.problems[0].message}
-    synopses: dict[str, Any] = {}
-    for name, plan in plans.items():
-        for synopsis in plan.synopses:
-            synopses.setdefault(synopsis.id, {**_synopsis(synopsis), "serves": []})["serves"].append(name)
+            refused[query.name] = problem.problems[0].message
+    workload = share(plans, pipeline.streams)
+    queries = {
+        query.name: _answered(workload, query.name)
+        if query.name in plans
+        else {**_shape(query), "runs": False, "why": refused[query.name]}
+        for query in pipeline.queries
+    }
+    synopses = {
+        id_: {**_synopsis(kept), "serves": [name for name in plans if id_ in workload.sources_of(name)]}
+        for id_, kept in workload.kept.items()
+    }
     return {
         "pipeline": pipeline.name,
         "streams": {
@@ -39,6 +46,7 @@ def explain(pipeline: Pipeline) -> dict[str, Any]:
             for s in pipeline.streams
         },
         "synopses": synopses,
+        "groups": [_group(workload, names) for names in workload.groups.values()],
         "queries": queries,
         "jobs_per_epoch": JOBS,
     }
@@ -77,7 +85,8 @@ def _tree(operator: Operator) -> Any:
             }
 
 
-def _answered(plan: AnswerPlan) -> dict[str, Any]:
+def _answered(workload: Workload, name: str) -> dict[str, Any]:
+    plan = workload.plans[name]
     window = plan.aggregate.window
     return {
         **_shape(plan.query),
@@ -85,23 +94,36 @@ def _answered(plan: AnswerPlan) -> dict[str, Any]:
         "window": str(window),
         "pane": format_duration(window.pane_us),
         "panes_per_answer": window.size_us // window.pane_us,
-        "synopses": [s.id for s in plan.synopses],
-        "why": f"panes of {format_duration(window.pane_us)}, the greatest length that divides size and slide",
+        "synopses": list(workload.sources_of(name)),
+        "why": "; ".join(dict.fromkeys(workload.supplies[demand.synopsis.id].why for demand in plan.demands)),
     }
 
 
-def _synopsis(synopsis: Synopsis) -> dict[str, Any]:
-    feed = synopsis.feeds[0]
+def _group(workload: Workload, names: tuple[str, ...]) -> dict[str, Any]:
+    """Queries with the same groups of rows: answered together, from one scan."""
+    plans = [workload.plans[name] for name in names]
+    same: dict[Any, list[str]] = {}
+    for name, plan in zip(names, plans, strict=True):
+        same.setdefault((plan.query.root, plan.query.finish), []).append(name)
     return {
-        "streams": [f.stream for f in synopsis.feeds],
-        "pane": format_duration(synopsis.pane_us),
+        "queries": list(names),
+        "by": list(plans[0].demands[0].synopsis.feeds[0].keys),
+        "where": plans[0].demands[0].synopsis.feeds[0].where,
+        "computed_once": [members for members in same.values() if len(members) > 1],
+        "why": workload.supplies[plans[0].main].why,
+    }
+
+
+def _synopsis(kept: Kept) -> dict[str, Any]:
+    feed = kept.synopsis.feeds[0]
+    return {
+        "streams": [f.stream for f in kept.synopsis.feeds],
+        "pane": format_duration(kept.pane_us),
         "keys": list(feed.keys),
         "detail": feed.detail,
         "where": feed.where,
-        "measures": [
-            m.kind if m.argument is None else f"{m.kind}({feed.arguments[m.argument]})" for m in synopsis.measures
-        ],
-        "keeps": synopsis.keep,
+        "measures": [m.kind if m.arguments is None else f"{m.kind}({m.arguments[0]})" for m in kept.measures],
+        "keeps": kept.synopsis.keep,
     }
 
 
@@ -125,6 +147,13 @@ def explain_text(pipeline: Pipeline) -> str:
             f"  {id_}: panes of {synopsis['pane']} of {', '.join(synopsis['streams'])}{where} by {keys}{detail}"
         )
         lines.append(f"      keeps {', '.join(synopsis['measures'])}; serves {', '.join(synopsis['serves'])}")
+    lines += ["", "groups (queries answered together, from one scan of their panes)"]
+    for group in value["groups"]:
+        where = f" where {group['where']}" if group["where"] else ""
+        lines.append(f"  by {', '.join(group['by']) or 'no key'}{where}: {', '.join(group['queries'])}")
+        lines.append(f"      {group['why']}")
+        for same in group["computed_once"]:
+            lines.append(f"      {', '.join(same)} ask for the same and are computed once")
     lines += ["", "queries"]
     for name, query in value["queries"].items():
         if query["runs"]:

@@ -21,12 +21,14 @@ from dataclasses import dataclass
 from headrace.errors import Problem, SpecError
 from headrace.model import Aggregate, DataType, Kind, NamedExpression, Operator, Query, Scan, Union, WindowAggregate
 
-__all__ = ["AggregateSource", "AnswerPlan", "Feed", "Measure", "Synopsis", "plan_answer"]
+__all__ = ["ROWS", "AggregateSource", "AnswerPlan", "Demand", "Feed", "Measure", "Synopsis", "plan_answer"]
 
 _BIGINT = DataType(Kind.BIGINT)
 _DOUBLE = DataType(Kind.DOUBLE)
 _INT = DataType(Kind.INT)
 
+# The column that counts rows.
+ROWS = "n"
 # Functions before which Spark turns a string into a DOUBLE.
 _OF_NUMBERS = frozenset(
     {"sum", "avg", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "percentile", "percentile_disc",
@@ -46,72 +48,92 @@ BUCKET_OFFSET = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """One stream's rows as a synopsis takes them: Spark SQL for the filter, group keys, detail and arguments."""
+    """One stream's rows as a synopsis takes them: Spark SQL for the filter, the group keys and the detail."""
 
     stream: str
     where: str | None
     keys: tuple[str, ...]
     detail: str | None
-    arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A mergeable partial over the feed's argument at `argument` (None: over rows).
+    """A mergeable partial over an argument, in Spark SQL for each feed (None: over rows).
 
     `kind` is rows | count | sum | min | max | moments.
     """
 
     kind: str
-    argument: int | None
+    arguments: tuple[str, ...] | None
     type: DataType
+
+    @property
+    def column(self) -> str:
+        """The column that holds it in every synopsis: named by content, so that measures can come and go."""
+        if self.arguments is None:
+            return ROWS
+        return f"{self.kind}_{_digest([self.arguments, str(self.type)])}"
 
 
 @dataclass(frozen=True, slots=True)
 class Synopsis:
-    """Partial aggregates by pane, group keys and detail; equal synopses are one."""
+    """Which rows are kept, by pane, and by what group keys and detail; equal synopses are one.
+
+    Neither the length of the panes nor the measures kept belong to its identity: both follow the queries it serves.
+    """
 
     feeds: tuple[Feed, ...]
-    pane_us: int
     keys: tuple[DataType, ...]
-    detail: DataType | None
-    measures: tuple[Measure, ...]
+    detail: DataType | None = None
     keep: int | None = None
 
     @property
     def id(self) -> str:
         """A name made of the content alone, the same in every process and version."""
-        text = json.dumps(
+        return _digest(
             [
-                [[f.stream, f.where, f.keys, f.detail, f.arguments] for f in self.feeds],
-                self.pane_us,
+                [[f.stream, f.where, f.keys, f.detail] for f in self.feeds],
                 [str(key) for key in self.keys],
                 str(self.detail),
-                [[m.kind, m.argument, str(m.type)] for m in self.measures],
                 self.keep,
             ]
         )
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a query needs of one synopsis."""
+
+    synopsis: Synopsis
+    measures: tuple[Measure, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateSource:
-    """Where one aggregate of a query comes from: a synopsis and the positions of its measures there."""
+    """Where one aggregate of a query comes from: a synopsis and the columns of its measures there."""
 
     aggregate: Aggregate
     synopsis: str
-    measures: tuple[int, ...]
+    columns: tuple[str, ...]
     parameters: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
-    """How a query is answered: `main` holds its groups, `sources` its aggregates."""
+    """How a query is answered: the first demand holds its groups, `sources` its aggregates."""
 
     query: Query
-    main: str
     sources: tuple[AggregateSource, ...]
-    synopses: tuple[Synopsis, ...]
+    demands: tuple[Demand, ...]
+
+    @property
+    def main(self) -> str:
+        """The synopsis that knows all groups of a window."""
+        return self.demands[0].synopsis.id
 
     @property
     def aggregate(self) -> WindowAggregate:
@@ -121,28 +143,22 @@ class AnswerPlan:
 
 @dataclass(slots=True)
 class _Draft:
-    """A synopsis being collected: SQL of each argument per feed, by position."""
+    """A demand being collected."""
 
     detail: tuple[str, ...] | None
     detail_type: DataType | None
     keep: int | None
-    arguments: list[tuple[str, ...]]
     measures: list[Measure]
 
-    def add(self, kind: str, argument: tuple[str, ...] | None, type_: DataType) -> int:
-        position: int | None = None
-        if argument is not None:
-            if argument not in self.arguments:
-                self.arguments.append(argument)
-            position = self.arguments.index(argument)
-        measure = Measure(kind, position, type_)
+    def add(self, kind: str, arguments: tuple[str, ...] | None, type_: DataType) -> str:
+        measure = Measure(kind, arguments, type_)
         if measure not in self.measures:
             self.measures.append(measure)
-        return self.measures.index(measure)
+        return measure.column
 
 
 def plan_answer(query: Query) -> AnswerPlan:
-    """The synopses that answer a windowed aggregate over one stream or a union of streams."""
+    """What answers a windowed aggregate over one stream or a union of streams."""
     root = query.root
     if not isinstance(root, WindowAggregate):
         what = "a join" if type(root).__name__ == "Join" else "a row window"
@@ -150,10 +166,10 @@ def plan_answer(query: Query) -> AnswerPlan:
             Problem(f"{what} cannot be run by this version", query=query.name, hint="it can be checked and explained")
         )
     scans = _scans(root.input, query.name)
-    plain = _Draft(None, None, None, [], [])
+    plain = _Draft(None, None, None, [])
     plain.add("rows", None, _BIGINT)
     drafts = [plain]
-    found: list[tuple[int, Aggregate, tuple[int, ...], tuple[float, ...]]] = []
+    found: list[tuple[int, Aggregate, tuple[str, ...], tuple[float, ...]]] = []
     for aggregate in root.aggregates:
         arguments = None if aggregate.argument is None else tuple(_masked(s, aggregate) for s in scans)
         if arguments is None and aggregate.filter is not None:
@@ -168,16 +184,15 @@ def plan_answer(query: Query) -> AnswerPlan:
         expressions, detail_type, keep, kind, extra, parameters = detail
         draft = next((d for d in drafts if d.detail == expressions and d.keep == keep), None)
         if draft is None:
-            draft = _Draft(expressions, detail_type, keep, [], [])
+            draft = _Draft(expressions, detail_type, keep, [])
             drafts.append(draft)
-        position = draft.add(kind, extra, _BIGINT if kind == "rows" else _INT)
-        found.append((drafts.index(draft), aggregate, (position,), parameters))
-    synopses = [_build(draft, scans, root) for draft in drafts]
+        column = draft.add(kind, extra, _BIGINT if kind == "rows" else _INT)
+        found.append((drafts.index(draft), aggregate, (column,), parameters))
+    demands = tuple(Demand(_build(draft, scans, root), tuple(draft.measures)) for draft in drafts)
     return AnswerPlan(
         query,
-        synopses[0].id,
-        tuple(AggregateSource(a, synopses[i].id, measures, parameters) for i, a, measures, parameters in found),
-        tuple(dict.fromkeys(synopses)),
+        tuple(AggregateSource(a, demands[i].synopsis.id, columns, p) for i, a, columns, p in found),
+        demands,
     )
 
 
@@ -188,12 +203,11 @@ def _build(draft: _Draft, scans: tuple[Scan, ...], root: WindowAggregate) -> Syn
             where=scan.where.sql if scan.where else None,
             keys=tuple(_normal(_column(scan, key)) for key in root.keys),
             detail=draft.detail[i] if draft.detail else None,
-            arguments=tuple(argument[i] for argument in draft.arguments),
         )
         for i, scan in enumerate(scans)
     )
     keys = tuple(_column(scans[0], key).type for key in root.keys)
-    return Synopsis(feeds, root.window.pane_us, keys, draft.detail_type, tuple(draft.measures), draft.keep)
+    return Synopsis(feeds, keys, draft.detail_type, draft.keep)
 
 
 def _scans(operator: Operator, query: str) -> tuple[Scan, ...]:
@@ -233,7 +247,7 @@ def _masked(scan: Scan, aggregate: Aggregate) -> str:
     return f"CASE WHEN {_column(scan, aggregate.filter).sql} THEN {sql} END"
 
 
-def _plain(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | None, type_: DataType) -> tuple[int, ...]:
+def _plain(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | None, type_: DataType) -> tuple[str, ...]:
     match aggregate.function:
         case "count" if arguments is None:
             return (draft.add("rows", None, _BIGINT),)

@@ -11,15 +11,21 @@ __all__ = ["Due", "due_windows", "last_end_with_rows"]
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Window ends `first, first + slide, ..., last` of one query, in event-time microseconds."""
+    """Window ends of one query to answer, in order, in event-time microseconds; there is at least one."""
 
-    first_us: int
-    last_us: int
-    slide_us: int
+    ends: range | tuple[int, ...]
+
+    @property
+    def first_us(self) -> int:
+        return self.ends[0]
+
+    @property
+    def last_us(self) -> int:
+        return self.ends[-1]
 
     @property
     def count(self) -> int:
-        return (self.last_us - self.first_us) // self.slide_us + 1
+        return len(self.ends)
 
 
 def due_windows(
@@ -38,7 +44,7 @@ def due_windows(
     after = first_row_us if answered_us is None else max(first_row_us, answered_us)
     first = _next_end(window, after)
     last = _next_end(window, now_us) - window.slide_us
-    return Due(first, last, window.slide_us) if first <= last else None
+    return Due(range(first, last + 1, window.slide_us)) if first <= last else None
 
 
 def last_end_with_rows(window: TimeWindow, last_row_us: int) -> int:

@@ -1,0 +1,174 @@
+"""The workload of a checkpoint: who goes on from where, when queries come and go; and its description on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from headrace.engine.checkpoint import Manifest, QueryState
+from headrace.language import parse_type
+from headrace.model import Column, DataType, Stream
+from headrace.planning import (
+    AnswerPlan,
+    Coverage,
+    Feed,
+    Kept,
+    Known,
+    Measure,
+    Source,
+    Supply,
+    Synopsis,
+    Workload,
+    cover,
+    share,
+)
+
+__all__ = ["Description", "adopt", "complete_since", "describe_workload", "plan_workload", "read_description"]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A workload as its checkpoint describes it: enough to answer new queries from the panes that are there."""
+
+    streams: tuple[Stream, ...]
+    kept: Mapping[str, Kept]
+    supplies: Mapping[str, Supply]
+
+
+def describe_workload(workload: Workload, streams: Sequence[Stream]) -> dict[str, Any]:
+    """Plain JSON values, the inverse of `read_description`."""
+    return {
+        "streams": {
+            s.name: {
+                "columns": [[c.name, str(c.type)] for c in s.columns],
+                "time": s.time,
+                "lateness_us": s.lateness_us,
+            }
+            for s in streams
+        },
+        "kept": {
+            id_: {
+                "feeds": [asdict(feed) for feed in kept.synopsis.feeds],
+                "keys": [str(type_) for type_ in kept.synopsis.keys],
+                "detail": None if kept.synopsis.detail is None else str(kept.synopsis.detail),
+                "keep": kept.synopsis.keep,
+                "pane_us": kept.pane_us,
+                "measures": [[m.kind, m.arguments, str(m.type)] for m in kept.measures],
+            }
+            for id_, kept in workload.kept.items()
+        },
+        "supplies": {
+            id_: {"sources": [[s.synopsis, s.keys] for s in supply.sources], "why": supply.why, "whole": supply.whole}
+            for id_, supply in workload.supplies.items()
+        },
+    }
+
+
+def read_description(value: Mapping[str, Any]) -> Description:
+    """The description in a checkpoint's workload file."""
+    streams = tuple(
+        Stream(
+            name=name,
+            columns=tuple(Column(column, parse_type(type_)) for column, type_ in s["columns"]),
+            time=s["time"],
+            lateness_us=s["lateness_us"],
+        )
+        for name, s in value["streams"].items()
+    )
+    kept = {
+        id_: Kept(
+            Synopsis(
+                tuple(Feed(f["stream"], f["where"], tuple(f["keys"]), f["detail"]) for f in item["feeds"]),
+                tuple(_type(type_) for type_ in item["keys"]),
+                None if item["detail"] is None else _type(item["detail"]),
+                item["keep"],
+            ),
+            tuple(
+                Measure(kind, None if arguments is None else tuple(arguments), _type(type_))
+                for kind, arguments, type_ in item["measures"]
+            ),
+            item["pane_us"],
+        )
+        for id_, item in value["kept"].items()
+    }
+    supplies = {
+        id_: Supply(tuple(Source(s, tuple(keys)) for s, keys in item["sources"]), item["why"], item["whole"])
+        for id_, item in value["supplies"].items()
+    }
+    return Description(streams, kept, supplies)
+
+
+def _type(text: str) -> DataType:
+    return parse_type(text)
+
+
+def plan_workload(
+    plans: Mapping[str, AnswerPlan],
+    streams: Sequence[Stream],
+    before: Description | Workload | None,
+    coverage: Mapping[str, Coverage],
+) -> Workload:
+    """How the plans share synopses, given what the checkpoint keeps already."""
+    if before is None:
+        return share(plans, streams)
+    known = {id_: Known(kept.synopsis, coverage[id_].rows) for id_, kept in before.kept.items() if id_ in coverage}
+    return share(plans, streams, known, before.supplies)
+
+
+def adopt(
+    manifest: Manifest | None,
+    workload: Workload,
+    refused: Mapping[str, QueryState],
+    note: Callable[[str], None],
+) -> Manifest:
+    """The state to go on from: queries that are known go on, new ones start now, others leave."""
+    if manifest is None:
+        states = {name: QueryState(plan.query.sql) for name, plan in workload.plans.items()}
+        fresh = {id_: cover(None, kept, None) for id_, kept in workload.kept.items()}
+        return Manifest(-1, -1, queries={**states, **refused}, coverage=fresh)
+    seen = {id_: _seen_us(manifest, kept) for id_, kept in workload.kept.items()}
+    coverage = {id_: cover(manifest.coverage.get(id_), kept, seen[id_]) for id_, kept in workload.kept.items()}
+    queries: dict[str, QueryState] = {}
+    for name, plan in workload.plans.items():
+        known = manifest.queries.get(name)
+        if known is not None and known.sql == plan.query.sql and known.failed is None:
+            queries[name] = known
+            continue
+        queries[name] = QueryState(plan.query.sql, since_us=complete_since(workload, name, coverage))
+        answers = (
+            "it answers at once, from panes that are there"
+            if queries[name].since_us is None or queries[name].since_us != _latest(seen.values())
+            else "its windows begin after what was seen so far"
+        )
+        if known is not None and known.sql != plan.query.sql:
+            note(f"query '{name}' has changed and starts anew: {answers}")
+        elif known is not None:
+            note(f"query '{name}' had failed ({known.failed}) and starts anew: {answers}")
+        else:
+            note(f"query '{name}' is new: {answers}")
+    for name in manifest.queries:
+        if name not in workload.plans and name not in refused:
+            note(f"query '{name}' is gone: what only it needed goes with the next epoch")
+    return replace(manifest, queries={**queries, **refused}, coverage=coverage)
+
+
+def complete_since(workload: Workload, query: str, coverage: Mapping[str, Coverage]) -> int | None:
+    """From when on a query's windows are complete; None is from the beginning."""
+    plan = workload.plans[query]
+    times = [
+        coverage[source.synopsis].complete_since((m.column for m in demand.measures), plan.aggregate.window.pane_us)
+        for demand in plan.demands
+        for source in workload.supplies[demand.synopsis.id].sources
+    ]
+    return _latest(times)
+
+
+def _seen_us(manifest: Manifest, kept: Kept) -> int | None:
+    """Just after the last row that the streams of a synopsis have brought so far."""
+    clocks = (manifest.clocks.get(feed.stream) for feed in kept.synopsis.feeds)
+    return _latest(None if clock is None or clock.last_us is None else clock.last_us + 1 for clock in clocks)
+
+
+def _latest(times: Iterable[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)

@@ -1,0 +1,209 @@
+"""Which synopses a workload keeps, and how each query is answered from them.
+
+A query *demands* synopses; the workload *keeps* some and *supplies* every demand from those:
+
+    itself            the demanded synopsis is kept
+    the same keys     kept with its keys in another order
+    a union           several kept ones, with the same keys, whose filters part the demanded rows among them
+    finer keys        one kept with more keys, rolled up
+
+What was kept before is preferred, because it has history: a query that arrives later answers at once from it, and a
+restart finds everything where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+
+from headrace.model import Kind, Stream
+from headrace.planning.filters import disjoint_union
+from headrace.planning.synopsis import AnswerPlan, Measure, Synopsis
+
+__all__ = ["Kept", "Known", "Source", "Supply", "Workload", "share"]
+
+# A coarser synopsis is rolled up from a finer one instead of being kept when the finer has at most so many times its
+# rows: then keeping it costs more, in every epoch, than rolling up does.
+ROLL_UP_BELOW = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A synopsis that is kept, with what its queries need of it."""
+
+    synopsis: Synopsis
+    measures: tuple[Measure, ...]
+    pane_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kept synopsis that gives (a part of) a demanded one: `keys` are the positions of the demanded keys in it."""
+
+    synopsis: str
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """The kept synopses that together give a demanded one, and why these.
+
+    `whole` says that a group's rows may be spread over the bins of the source, so that no bin answers alone.
+    """
+
+    sources: tuple[Source, ...]
+    why: str
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Workload:
+    """All queries of a site, what they keep together, and where each demand is supplied from."""
+
+    plans: Mapping[str, AnswerPlan]
+    kept: Mapping[str, Kept]
+    supplies: Mapping[str, Supply]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # main synopsis -> its queries
+
+    def sources_of(self, query: str) -> tuple[str, ...]:
+        """The kept synopses a query is answered from."""
+        ids = (d.synopsis.id for d in self.plans[query].demands)
+        return tuple(dict.fromkeys(source.synopsis for id_ in ids for source in self.supplies[id_].sources))
+
+    def only(self, names: Iterable[str]) -> Workload:
+        """The part of the workload that some of its queries need."""
+        return _assembled({name: self.plans[name] for name in names}, self.supplies, self._definitions())
+
+    def _definitions(self) -> dict[str, Synopsis]:
+        return {id_: kept.synopsis for id_, kept in self.kept.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A synopsis kept before, and how many rows it took per epoch, if that was measured."""
+
+    synopsis: Synopsis
+    rows: float | None = None
+
+
+def share(
+    plans: Mapping[str, AnswerPlan],
+    streams: Sequence[Stream] = (),
+    known: Mapping[str, Known] | None = None,
+    supplies: Mapping[str, Supply] | None = None,
+) -> Workload:
+    """The cheapest way to keep what all plans demand, given what is kept already (`known`, `supplies`)."""
+    known = known or {}
+    supplies = supplies or {}
+    demanded = {d.synopsis.id: d.synopsis for plan in plans.values() for d in plan.demands}
+    texts = [f"{s.name}.{c.name}" for s in streams for c in s.columns if c.type.kind is Kind.STRING]
+    offers = {**{id_: k.synopsis for id_, k in known.items()}, **demanded}
+    chosen: dict[str, Supply] = {}
+    # Finer and narrower synopses first: they can only be kept, and others are made of them.
+    for id_ in sorted(demanded, key=lambda i: (-len(demanded[i].keys), _width(demanded[i]), i)):
+        before = supplies.get(id_)
+        if before is not None and all(s.synopsis in known for s in before.sources):
+            chosen[id_] = before
+            continue
+        kept_now = {s.synopsis for supply in chosen.values() for s in supply.sources}
+        chosen[id_] = _supply(demanded[id_], offers, known, kept_now | known.keys(), texts)
+    return _assembled(plans, chosen, offers)
+
+
+def _supply(
+    wanted: Synopsis,
+    offers: Mapping[str, Synopsis],
+    known: Mapping[str, Known],
+    kept: Iterable[str],
+    texts: Sequence[str],
+) -> Supply:
+    id_ = wanted.id
+    others = {i: offers[i] for i in sorted(set(kept)) if i != id_}
+    own = Supply((Source(id_, tuple(range(len(wanted.keys)))),), "kept for itself")
+    for i, other in others.items():
+        keys = _positions(wanted, other)
+        if keys is not None and len(other.keys) == len(wanted.keys) and _where(other) == _where(wanted):
+            return Supply((Source(i, keys),), "the same keys in another order")
+    if id_ in known:
+        rows = known[id_].rows
+        for i, other in others.items():
+            keys = _positions(wanted, other)
+            theirs = known[i].rows if i in known else None
+            if keys is None or rows is None or theirs is None or _where(other) != _where(wanted):
+                continue
+            if theirs <= ROLL_UP_BELOW * rows:
+                why = f"rolled up from finer keys, which have {theirs:.0f} rows per epoch where it has {rows:.0f}"
+                return Supply((Source(i, keys),), why, whole=True)
+        return own
+    if len(wanted.feeds) == 1 and wanted.feeds[0].where is not None:
+        alike = [
+            (other.feeds[0].where or "", (i, keys))
+            for i, other in others.items()
+            if (keys := _positions(wanted, other)) is not None
+            and len(other.keys) == len(wanted.keys)
+            and other.feeds[0].where is not None
+        ]
+        parts = disjoint_union(wanted.feeds[0].where, alike, texts)
+        if parts is not None:
+            return Supply(tuple(Source(i, keys) for i, keys in parts), "a union of disjoint filters kept for others")
+    finer = [
+        (known[i].rows or 0.0, i, keys)
+        for i, other in others.items()
+        if i in known and _where(other) == _where(wanted) and (keys := _positions(wanted, other)) is not None
+    ]
+    if finer:
+        _, i, keys = min(finer)
+        return Supply((Source(i, keys),), "rolled up from finer keys that are there already", whole=True)
+    return own
+
+
+def _width(synopsis: Synopsis) -> int:
+    """Filters that name fewer values come first, so that wider ones find them."""
+    where = synopsis.feeds[0].where
+    return 0 if where is None else len(where)
+
+
+def _where(synopsis: Synopsis) -> tuple[str | None, ...]:
+    return tuple(feed.where for feed in synopsis.feeds)
+
+
+def _positions(wanted: Synopsis, other: Synopsis) -> tuple[int, ...] | None:
+    """Where the wanted keys are among the other's; None if its rows cannot be made of the other's."""
+    if wanted.keep is not None or other.keep is not None or len(wanted.feeds) != len(other.feeds):
+        return None
+    found: set[tuple[int, ...]] = set()
+    for ours, theirs in zip(wanted.feeds, other.feeds, strict=True):
+        if ours.stream != theirs.stream or ours.detail != theirs.detail:
+            return None
+        if any(key not in theirs.keys for key in ours.keys):
+            return None
+        found.add(tuple(theirs.keys.index(key) for key in ours.keys))
+    positions = next(iter(found)) if len(found) == 1 else None
+    if positions is None or len(set(positions)) < len(positions):
+        return None
+    return positions if all(wanted.keys[i] == other.keys[p] for i, p in enumerate(positions)) else None
+
+
+def _assembled(
+    plans: Mapping[str, AnswerPlan], supplies: Mapping[str, Supply], definitions: Mapping[str, Synopsis]
+) -> Workload:
+    """What has to be kept for the supplies of these plans, and no more."""
+    used: dict[str, Supply] = {}
+    measures: dict[str, dict[str, Measure]] = {}
+    panes: dict[str, int] = {}
+    groups: dict[str, list[str]] = {}
+    for name, plan in plans.items():
+        groups.setdefault(plan.main, []).append(name)
+        for demand in plan.demands:
+            id_ = demand.synopsis.id
+            used[id_] = supplies[id_]
+            for source in supplies[id_].sources:
+                columns = measures.setdefault(source.synopsis, {})
+                columns |= {m.column: m for m in demand.measures}
+                panes[source.synopsis] = gcd(panes.get(source.synopsis, 0), plan.aggregate.window.pane_us)
+    kept = {
+        id_: Kept(definitions[id_], tuple(columns[c] for c in sorted(columns)), panes[id_])
+        for id_, columns in sorted(measures.items())
+    }
+    return Workload(plans, kept, used, {main: tuple(names) for main, names in groups.items()})
