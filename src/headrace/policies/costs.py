@@ -12,14 +12,18 @@ from headrace.policies.groups import Costs
 
 __all__ = ["CostModel", "CostSample", "learn"]
 
-# A sample counts half after 34 more: load and data change within minutes, one odd epoch should not matter.
-MEMORY = 0.98
+# A sample counts half after 68 more: load and data change within minutes, one odd epoch should not matter.
+MEMORY = 0.99
+# With predictions off by half, a sample counts half after 12.
+FORGETTING = 0.2
 # A sample further off than so many times the usual error is taken to be that far off only: pauses are not costs.
 MOST_ERRORS = 3.0
 # The usual error is not known before so many samples.
 FIRST_SAMPLES = 5
-# How strongly costs stay what they were, relative to the samples: decides where these say nothing, as when all are alike.
+# How strongly costs stay what they were, relative to the samples: decides where these say nothing, as when all agree.
 INERTIA = 1e-3
+# Clocks, and what else goes on, make times below this all alike.
+LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +46,14 @@ class CostSample:
 class CostModel:
     """Costs learned so far, none negative, and sums over the samples that fade as new ones come.
 
-    `squares` holds the products of counts with counts row by row, `products` those of counts with seconds, `error_s` the
-    usual distance of a sample from its prediction.
+    `squares` holds the products of counts with counts row by row, `products` those of counts with seconds, and `error`
+    the usual distance of a sample from its prediction, relative to it.
     """
 
     costs: Costs
     squares: tuple[float, ...] = (0.0,) * 9
     products: tuple[float, ...] = (0.0,) * 3
-    error_s: float = 0.0
+    error: float = 0.0
     samples: int = 0
 
     def predict(self, executions: int, panes: int, answers: int) -> float:
@@ -62,7 +66,7 @@ class CostModel:
             "costs": [self.costs.fixed, self.costs.per_pane, self.costs.per_answer],
             "squares": list(self.squares),
             "products": list(self.products),
-            "error_s": self.error_s,
+            "error": self.error,
             "samples": self.samples,
         }
 
@@ -77,7 +81,7 @@ class CostModel:
             costs=Costs(*value["costs"]),
             squares=tuple(value["squares"]),
             products=tuple(value["products"]),
-            error_s=value["error_s"],
+            error=value["error"],
             samples=value["samples"],
         )
 
@@ -96,22 +100,28 @@ def learn(model: CostModel, samples: Iterable[CostSample]) -> CostModel:
 
 
 def _learn_one(model: CostModel, sample: CostSample) -> CostModel:
-    counts = (float(sample.executions), float(sample.panes), float(sample.answers))
-    off = abs(sample.seconds - model.predict(sample.executions, sample.panes, sample.answers))
     known = model.samples >= FIRST_SAMPLES
+    predicted = model.predict(sample.executions, sample.panes, sample.answers)
+    # Long epochs are further off in seconds than short ones, which say as much: errors are relative.
+    scale = max(predicted if known else sample.seconds, LEAST_SECONDS)
+    counts = (sample.executions / scale, sample.panes / scale, sample.answers / scale)
+    off = abs(sample.seconds - predicted) / scale
     # The error may grow again by any factor, step by step, so that lasting changes are followed.
-    most = MOST_ERRORS * model.error_s if known else off
-    weight = min(1.0, most / off) if off > 0 and most > 0 else 1.0
+    most = MOST_ERRORS * model.error if known and model.error > 0 else off
+    weight = min(1.0, most / off) if off > 0 else 1.0
+    # Predictions that have been far off for some time are those of another time: forget faster.
+    memory = MEMORY - FORGETTING * min(1.0, model.error) ** 2 if known else 1.0
     squares = tuple(
-        MEMORY * old + weight * counts[row] * counts[column]
-        for (row, column), old in zip(((r, c) for r in range(3) for c in range(3)), model.squares, strict=True)
+        memory * old + weight * counts[position // 3] * counts[position % 3]
+        for position, old in enumerate(model.squares)
     )
     products = tuple(
-        MEMORY * old + weight * count * sample.seconds for count, old in zip(counts, model.products, strict=True)
+        memory * old + weight * count * sample.seconds / scale
+        for count, old in zip(counts, model.products, strict=True)
     )
     # Errors fade faster than samples: an average over about ten.
     share = 0.1 if known else 1 / (model.samples + 1)
-    error = (1 - share) * model.error_s + share * (min(off, most) if most > 0 else off)
+    error = (1 - share) * model.error + share * min(off, most)
     before = [max(0.0, cost) for cost in (model.costs.fixed, model.costs.per_pane, model.costs.per_answer)]
     fixed, per_pane, per_answer = _least_squares(squares, products, before)
     return CostModel(Costs(fixed, per_pane, per_answer), squares, products, error, model.samples + 1)
