@@ -180,6 +180,16 @@ def test_costs_over_long_common_multiples_are_near_the_exact_ones(longest: int):
     assert cost == pytest.approx(1 - none_due, rel=0.01)
 
 
+def test_periods_of_any_length_are_counted_in_bounded_space():
+    day_ms = 86_400_000
+    subgroups = [SubGroup("a", 7, 10), SubGroup("b", day_ms, 100), SubGroup("c", 11, 20, every=True, phase=5)]
+    subgroups.append(SubGroup("d", 2 * day_ms + 1, 50, every=True, phase=day_ms + 3))
+    choice = choose_periods(SchedulePolicy.HYBRID, subgroups, COMPARISONS)
+    check(choice, subgroups, COMPARISONS)
+    assert choice.periods["b"] == day_ms
+    assert choice.cost == pytest.approx(9 / 7 * (1 - 1 / 11) + 19 / 11, rel=1e-3)
+
+
 def judged(groups: int) -> tuple[float, float]:
     """Average and worst cost over the least possible, of hybrid's choices for random groups."""
     rng, ratios = random.Random(2006), []

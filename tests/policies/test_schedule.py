@@ -220,6 +220,23 @@ def test_aligned_windows_are_answered_at_every_end(policy: str, budget: float | 
     assert spell(found.executions) == wanted
 
 
+def test_ends_that_cost_less_than_an_execution_are_not_put_off():
+    dear = group(SubGroup("w", 1, 1, every=True), costs=Costs(10, 0, 1))
+    found = plan("hybrid", dear, (300, 300), 0, ScheduleState({"g": {"w": TaskState(110, 100)}}))
+    assert spell(found.executions) == ["w@" + ",".join(str(end) for end in range(110, 201, 10))], "ten, not one"
+
+
+def test_a_sub_group_that_begins_later_waits_although_others_of_its_task_are_executed():
+    both = group(SubGroup("a", 2, 1), SubGroup("b", 3, 2))
+    later = enter(both, both.subgroups[1], 2, after_us=50)
+    found = plan("aggressive", both, (0, 80), None, ScheduleState({"g": {"b": later}}))
+    assert spell(found.executions) == ["a@20", "a@40", "a+b@60", "a+b@80"]
+    later = enter(both, both.subgroups[1], 2, after_us=70)
+    first = plan("aggressive", both, (0, 40), None, ScheduleState({"g": {"b": later}}))
+    apart = plan("conservative", both, (40, 100), None, first.state)
+    assert spell(apart.executions) == ["a@60", "a@80", "a+b@100"], "on its own it is due a period after its beginning"
+
+
 def test_the_ends_of_one_execution_are_paid_one_by_one_and_its_fixed_cost_once():
     aligned = group(SubGroup("w", 1, 5, 2, every=True), SubGroup("p", 9, 7, 3), costs=Costs(100, 1, 0.1))
     state = ScheduleState({"g": {"w": TaskState(10, 0), "p": TaskState(10, 0)}})

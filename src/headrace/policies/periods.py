@@ -20,10 +20,11 @@ __all__ = ["PeriodChoice", "choose_periods", "cost_per_pane"]
 EXACT_PANES = 1 << 17
 # Otherwise over so many of the longest period: each period's share of time is then right to 1 %, mostly far better.
 LONGEST_PERIODS = 100
-# The search compares, so it may count over less. Choices are judged by the full count in the end.
-SEARCH_EXACT_PANES = 1 << 13
-SEARCH_LONGEST_PERIODS = 32
-# Partial choices kept while searching: all of them in groups of up to six sub-groups, which are therefore exact.
+# But never over more than this: what is due once in a million panes hardly costs anything beside what is due often.
+MOST_PANES = 1 << 20
+# The search compares, so it counts over a sixteenth of all these. Choices are judged by the full count in the end.
+SEARCH_SHARE = 16
+# Partial choices kept while searching: all there can be with six sub-groups.
 WIDTH = 720
 # With many sub-groups so many panes are looked at before the search narrows, about 10 ms.
 SEARCH_WORK = 30_000_000
@@ -85,12 +86,13 @@ def cost_per_pane(subgroups: Sequence[SubGroup], periods: Mapping[str, int], cos
     for instants at which nothing longer is due. These are counted over the least common multiple of the periods where
     that is short, which is exact, and else over a hundred of the longest period. Answers are paid one by one.
     """
-    instants = _Instants([(periods[s.name], s.phase) for s in subgroups], EXACT_PANES, LONGEST_PERIODS)
-    busy, total = 0, 0.0
+    instants = _Instants([(periods[s.name], s.phase) for s in subgroups])
+    executed, count, total = 0, 0, 0.0
     for subgroup in sorted(subgroups, key=lambda s: -s.panes):
-        joined = busy | instants.of(periods[subgroup.name], subgroup.phase)
-        total += costs.of(subgroup.panes, 0) * (joined.bit_count() - busy.bit_count())
-        busy = joined
+        joined = executed | instants.of(periods[subgroup.name], subgroup.phase)
+        if joined != executed:
+            before, executed, count = count, joined, joined.bit_count()
+            total += costs.of(subgroup.panes, 0) * (count - before)
     answers = sum(costs.per_answer * s.answers / periods[s.name] for s in subgroups)
     return total / instants.panes + answers
 
@@ -98,12 +100,13 @@ def cost_per_pane(subgroups: Sequence[SubGroup], periods: Mapping[str, int], cos
 class _Instants:
     """When something periodic is due, as the bits of an integer: bit `t` is the end of pane `t`."""
 
-    def __init__(self, series: Sequence[tuple[int, int]], exact: int, longest: int) -> None:
+    def __init__(self, series: Sequence[tuple[int, int]], share: int = 1) -> None:
         # Only differences of phases matter, so a common divisor shortens what must be counted.
         self._unit = gcd(*(period for period, _ in series), *(phase for _, phase in series)) or 1
         every = lcm(*(period // self._unit for period, _ in series))
         most = max((period // self._unit for period, _ in series), default=1)
-        self._length = every if every <= exact else max(exact, longest * most)
+        longer = min(max(EXACT_PANES, LONGEST_PERIODS * most), MOST_PANES) // share
+        self._length = every if every <= EXACT_PANES // share else longer
         self._known: dict[tuple[int, int], int] = {}
 
     @property
@@ -115,8 +118,8 @@ class _Instants:
         """Instants `phase + n * period`."""
         key = (period, phase)
         if key not in self._known:
-            step = period // self._unit
-            bits, covered = 1 << (phase % period // self._unit), step
+            first, covered = phase % period // self._unit, period // self._unit
+            bits = 1 << first if first < self._length else 0
             while covered < self._length:
                 bits |= bits << covered
                 covered *= 2
@@ -142,7 +145,7 @@ def _cheapest(subgroups: Sequence[SubGroup], costs: Costs) -> dict[str, int]:
     there are no more.
     """
     ordered = sorted(subgroups, key=lambda s: (-s.panes, s.period, s.name))
-    instants = _Instants([(s.period, s.phase) for s in ordered], SEARCH_EXACT_PANES, SEARCH_LONGEST_PERIODS)
+    instants = _Instants([(s.period, s.phase) for s in ordered], SEARCH_SHARE)
     width = max(LEAST_WIDTH, min(WIDTH, SEARCH_WORK // max(1, instants.panes * len(ordered) ** 2)))
     known = sorted({s.period for s in ordered}, reverse=True)
     best, exact = [_Partial(0.0, 0, ())], True

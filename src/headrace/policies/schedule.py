@@ -226,11 +226,11 @@ class _Queue:
             known = [states.get(m.name) or enter(group, m, period, progress.from_us) for m in members]
             if every:
                 # The next end after the last answered one, also if the sub-group's ends were others before.
-                deadlines = [
-                    enter(group, m, period, k.last_us).deadline_us for m, k in zip(members, known, strict=True)
-                ]
+                deadlines = [enter(group, members[0], period, k.last_us).deadline_us for k in known]
             else:
-                deadlines = [min(k.deadline_us, k.last_us + step) // group.pane_us * group.pane_us for k in known]
+                ahead = [k.last_us + step if k.deadline_us <= k.last_us else k.deadline_us for k in known]
+                asked = [min(due, k.last_us + step) for due, k in zip(ahead, known, strict=True)]
+                deadlines = [due // group.pane_us * group.pane_us for due in asked]
             tasks.append(
                 _Task(
                     members=tuple(members),
@@ -295,9 +295,10 @@ class _Queue:
         costs, end_us = self.group.costs, self.newest_us
         tasks = [self.tasks[position] for position in taken]
         most = None
-        if room is not None:
-            each = sum(costs.of(t.panes, t.answers) - costs.fixed for t in tasks if t.every)
-            most = max(1, int((room - costs.fixed) / each)) if each > 0 else None
+        each = sum(costs.of(t.panes, t.answers) - costs.fixed for t in tasks if t.every)
+        if room is not None and each > 0:
+            # Ends that cost no more than beginning another execution would are worth their time in any case.
+            most = max(1, int(max(room - costs.fixed, costs.fixed) / each))
         runs: list[Run] = []
         longest: dict[int, int] = {}
         answers = 0
@@ -306,16 +307,18 @@ class _Queue:
             if task.every:
                 missed = range(task.deadline_us, end_us + 1, task.period_us)
                 ends = tuple(missed if most is None else missed[:most])
-            for end in ends:
-                longest[end] = max(longest.get(end, 0), task.panes)
-            answers += task.answers * len(ends)
-            for member in task.members:
-                wanted = (
-                    task.deadline_us if task.every else task.last_us[member.name] + member.period * self.group.pane_us
-                )
+            # A sub-group that begins only later waits until then.
+            begun = [member for member in task.members if task.last_us[member.name] < ends[-1]]
+            for member in begun:
+                asked_us = member.period * self.group.pane_us
+                wanted = task.deadline_us if task.every else task.last_us[member.name] + asked_us
                 late = max(0, max(end_us, self.opened_us) - wanted) // self.group.pane_us
                 runs.append(Run(member.name, ends, late))
                 task.last_us[member.name] = ends[-1]
+            panes = max(member.panes for member in begun)
+            answers += sum(member.answers for member in begun) * len(ends)
+            for end in ends:
+                longest[end] = max(longest.get(end, 0), panes)
             task.deadline_us = ends[-1] + task.period_us
         return Execution(self.group.name, end_us, tuple(runs), costs.of(sum(longest.values()), answers))
 
@@ -356,7 +359,7 @@ class _Clock:
     def __init__(self, progress: Progress, queues: list[_Queue]) -> None:
         self.progress, self.queues, self.now_us = progress, queues, progress.from_us
         self._first: list[tuple[int, int, int, int]] = []
-        self._by_number = {queue.number: queue for queue in queues}
+        self.by_number = {queue.number: queue for queue in queues}
 
     @property
     def span_us(self) -> int:
@@ -372,7 +375,7 @@ class _Clock:
         """Deadline, priority, group and task of what goes first."""
         while self._first:
             deadline, priority, number, position = self._first[0]
-            waiting = self._by_number[number].waiting
+            waiting = self.by_number[number].waiting
             if waiting and waiting[0] == (deadline, priority, position):
                 return self._first[0]
             heapq.heappop(self._first)
@@ -457,5 +460,5 @@ def _furthest_behind(clocks: Sequence[_Clock], eager: bool) -> tuple[_Clock, _Qu
         if first is not None and (eager or first[0] <= clock.now_us):
             key = (first[0] - clock.now_us, first[1], first[2])
             if best is None or key < best:
-                best, chosen = key, (clock, clock._by_number[first[2]])
+                best, chosen = key, (clock, clock.by_number[first[2]])
     return chosen
