@@ -75,7 +75,7 @@ def measure(policy: SchedulePolicy, level: str, seeds: tuple[int, ...] = (1, 2))
 def test_all_policies_have_the_same_processor(level: str):
     for policy in SchedulePolicy:
         found = measure(policy, level)
-        print(f"{level:6}{policy:22}{found.throughput:8.1f}/s{found.lateness:8.2f} panes late, busy {found.busy:.2f}")
+        print(f"{level:8}{policy:22}{found.throughput:8.1f}/s{found.lateness:8.2f} panes late, busy {found.busy:.2f}")
         assert found.busy == pytest.approx(1, abs=0.05)
 
 
