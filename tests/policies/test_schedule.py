@@ -189,6 +189,21 @@ def test_streams_of_different_years_share_the_budget():
     assert [e.group for e in found.executions] == ["g", "h"] * 4
 
 
+def test_streams_of_different_years_compare_by_how_far_each_is_behind_its_own_watermark():
+    later = 10**12
+    g, h = group(SubGroup("a", 9, 1)), group(SubGroup("a", 9, 1), name="h")
+    state = ScheduleState({"g": {"a": TaskState(90, 0)}, "h": {"a": TaskState(later + 50, later)}})
+    progress = {"g": Progress(100, 100), "h": Progress(later + 100, later + 100)}
+    assert [e.group for e in plan("hybrid", [g, h], progress, 5, state).executions] == ["h", "g"]
+
+
+def test_what_a_budget_left_late_is_answered_once_when_the_limit_is_lifted():
+    state = ScheduleState({"g": {"a": TaskState(20, 0)}})
+    found = plan("hybrid", group(SubGroup("a", 2, 1)), (95, 125), None, state)
+    assert found.executions[0] == Execution("g", 90, (Run("a", (90,), 7),), 1)
+    assert spell(found.executions) == ["a@90", "a@110"]
+
+
 def test_a_new_sub_group_is_due_at_multiples_of_its_period():
     assert enter(group(), SubGroup("a", 3, 5), 3, after_us=37) == TaskState(60, 30)
     assert enter(group(), SubGroup("a", 3, 5), 3, after_us=60) == TaskState(90, 60)
