@@ -18,7 +18,7 @@ from headrace.planning import ROWS, Workload
 from headrace.planning.synopsis import BUCKET_OFFSET
 from headrace.policies import Due
 
-__all__ = ["AnswerSpec", "DemandSpec", "Panes", "PlannedAggregate", "answers", "spec_of"]
+__all__ = ["AnswerSpec", "DemandSpec", "Meter", "Panes", "PlannedAggregate", "answers", "spec_of"]
 
 _UTC_US = pl.Datetime("us", "UTC")
 # Groups of all windows held at once in a task; beyond it windows are answered in several goes.
@@ -123,14 +123,22 @@ def _whole(frames: Sequence[pl.DataFrame], layout: Layout) -> pl.DataFrame:
     return rows.with_columns(pl.lit(None).alias(c) for c in columns if c not in rows.columns).select(columns)
 
 
+@dataclass
+class Meter:
+    """How much was read: the most panes, and all their rows."""
+
+    panes: int = 0
+    rows: int = 0
+
+
 def answers(
-    specs: Sequence[tuple[AnswerSpec, Due]], panes: Panes, bin_: int
+    specs: Sequence[tuple[AnswerSpec, Due]], panes: Panes, bin_: int, meter: Meter | None = None
 ) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
     """Groups and aggregates of all due windows of queries over one main synopsis, as `(position, frame)`.
 
     Frames have `window_start` and `window_end`; a query may have several, or none. One that fails gives its failure.
     """
-    views = _Views(specs, panes, bin_)
+    views = _Views(specs, panes, bin_, meter or Meter())
     main = views.of(specs[0][0].main)
     batch: list[tuple[int, Sequence[int]]] = []
     room = most = max(1, MOST_GROUPS // (main.size if main is not None else 1))
@@ -150,8 +158,8 @@ def answers(
 class _Views:
     """The views of one bin, each made when it is first needed, over the time that any of the queries needs."""
 
-    def __init__(self, specs: Sequence[tuple[AnswerSpec, Due]], panes: Panes, bin_: int) -> None:
-        self._panes, self._bin = panes, bin_
+    def __init__(self, specs: Sequence[tuple[AnswerSpec, Due]], panes: Panes, bin_: int, meter: Meter) -> None:
+        self._panes, self._bin, self._meter = panes, bin_, meter
         self._made: dict[str, View | None] = {}
         self._demands: dict[str, DemandSpec] = {}
         self._span: dict[str, tuple[int, int]] = {}
@@ -168,7 +176,10 @@ class _Views:
         """The view of a demand, with the measures that any of the queries needs."""
         id_ = demand.layout.id
         if id_ not in self._made:
-            self._made[id_] = self._panes.view(self._demands[id_], self._bin, *self._span[id_])
+            view = self._made[id_] = self._panes.view(self._demands[id_], self._bin, *self._span[id_])
+            if view is not None:
+                self._meter.panes = max(self._meter.panes, len(view.panes))
+                self._meter.rows += view.rows
         return self._made[id_]
 
 

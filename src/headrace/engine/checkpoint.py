@@ -24,7 +24,7 @@ from headrace.engine.chunks import Chunk
 from headrace.engine.storage import Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.model import Entry, EpochDecision
-from headrace.planning import Coverage
+from headrace.planning import Coverage, Schedule
 from headrace.policies import StreamClock
 
 __all__ = ["VERSION", "Checkpoint", "Manifest", "QueryState"]
@@ -44,6 +44,8 @@ class QueryState:
     rows: int = 0
     answers: int = 0
     failed: str | None = None
+    gap_us: float | None = None  # between successive window ends, on average, of late
+    waiting_us: int = 0  # how far behind its deadline it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Manifest:
     coverage: Mapping[str, Coverage] = field(default_factory=dict)  # by kept synopsis
     workload: int = -1  # the workload file that describes what is kept
     chunks: tuple[Chunk, ...] = ()
+    schedule: Schedule = field(default_factory=Schedule)
     observed: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,6 +73,7 @@ class Manifest:
             "coverage": {id_: asdict(coverage) for id_, coverage in self.coverage.items()},
             "workload": self.workload,
             "chunks": [chunk.to_json() for chunk in self.chunks],
+            "schedule": self.schedule.to_json(),
             "observed": dict(self.observed),
         }
 
@@ -87,6 +91,7 @@ class Manifest:
             },
             value["workload"],
             tuple(Chunk.from_json(chunk) for chunk in value["chunks"]),
+            Schedule.from_json(value["schedule"]),
             value["observed"],
         )
 

@@ -12,13 +12,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.engine.answer import AnswerSpec, Panes, answers
+from headrace.engine.answer import AnswerSpec, Meter, Panes, answers
 from headrace.engine.chunks import open_filesystem
 from headrace.engine.finish import DirectFinish
 from headrace.errors import CorruptStateError
+from headrace.planning import Spent
 from headrace.policies import Due
 
-__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Spent", "Work", "bins_of"]
+__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Work", "bins_of"]
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,6 @@ class Delivery:
     file: str | None = None
     rows: int = 0
     error: str | None = None
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What a task spent on one group of queries in one bin: seconds, panes' rows read, groups answered."""
-
-    group: int
-    seconds: float
-    scanned: int
-    answered: int
 
 
 # Answers of one query and bin, by the query's position: Arrow bytes, or what went wrong; or what they took.
@@ -88,13 +79,13 @@ def bins_of(spec: AnswerSpec, bins: int) -> range:
 class CombineTask:
     """Answers groups of queries, each group and bin by one task; a query that fails does not disturb the others.
 
-    `groups` are positions of works that have their main synopsis in common; `units` says which task does which
-    `(group, bin)`.
+    `groups` are main synopses and the positions of the works that have them in common; `units` says which task does
+    which `(group, bin)`.
     """
 
     panes: Panes
     works: tuple[Work, ...]
-    groups: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[str, tuple[int, ...]], ...]
     units: tuple[tuple[tuple[int, int], ...], ...]
 
     def __call__(self, tasks: Iterable[int]) -> Iterator[Combined]:
@@ -114,10 +105,12 @@ class CombineTask:
     def _group(self, group: int, bin_: int) -> Frames:
         began = time.perf_counter()
         alike: dict[tuple[AnswerSpec, Due], list[int]] = {}
-        for number in self.groups[group]:
+        name, members = self.groups[group]
+        meter = Meter()
+        for number in members:
             alike.setdefault((self.works[number].spec, self.works[number].due), []).append(number)
         answered = 0
-        for position, frame in answers(list(alike), self.panes, bin_):
+        for position, frame in answers(list(alike), self.panes, bin_, meter):
             if isinstance(frame, CorruptStateError | OSError):
                 raise frame
             numbers = list(alike.values())[position]
@@ -133,7 +126,7 @@ class CombineTask:
                 if cut not in heads:
                     heads[cut] = finish.head(frame)
                 yield number, heads[cut], None
-        yield Spent(group, time.perf_counter() - began, 0, answered)
+        yield Spent(name, time.perf_counter() - began, meter.panes, meter.rows, answered)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from headrace.engine.arrow_rows import arrow_schema, run_on_batches
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask
-from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, Spent, Work, bins_of
+from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, Work, bins_of
 from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.hooks import Hooks
 from headrace.engine.jobs import Jobs
@@ -23,20 +23,18 @@ from headrace.engine.rejected import write_rejected
 from headrace.engine.sinks import FileSink, Sink
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
-from headrace.model import Entry, EpochDecision, Flush, HoppingWindow, Stream, streams_of
-from headrace.planning import Coverage, Workload, cover, forget
+from headrace.model import Entry, EpochDecision, Flush, HoppingWindow, ScheduleDecision, Stream, streams_of
+from headrace.planning import Coverage, QueryTimes, Schedule, Scheduled, Spent, Workload, cover, forget, groups_of
 from headrace.policies import (
     ChunkSize,
     Due,
     Merge,
     StreamClock,
     advance_clock,
-    due_windows,
     find_idle,
     follow_others,
     last_end_with_rows,
     plan_merge,
-    watermark_of,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +58,7 @@ class Progress:
     began_s: float
     absorbed: Absorbed
     clocks: dict[str, StreamClock] = field(default_factory=dict)
+    scheduled: Scheduled | None = None
     due: dict[str, Due] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
@@ -80,7 +79,11 @@ class Epochs:
         sinks: Mapping[str, Sink],
         corrupt: frozenset[str],
         hooks: Hooks,
+        policy: str = "hybrid-late-pending",
+        trigger_s: float | None = None,
     ) -> None:
+        self._policy, self._trigger_s = policy, trigger_s
+        self._last_schedule: ScheduleDecision | None = None
         self._spark, self._checkpoint, self._manifest = spark, checkpoint, manifest
         self._streams, self._workload, self._sinks, self._corrupt = tuple(streams), workload, dict(sinks), corrupt
         self._hooks, self._probe = hooks, hooks.probe
@@ -162,8 +165,15 @@ class Epochs:
                 queries=tuple(sorted(self._live())),
                 idle=find_idle(self._clocks(), self._streams, self._stream_groups(), wall_us, self._since_us),
                 flush=flush,
+                schedule=self._manifest.schedule.decide(
+                    self._policy,
+                    groups_of(self._workload, self._live(), self._manifest.schedule),
+                    None if flush else self._trigger_s,
+                    self._last_schedule,
+                ),
             )
             self._checkpoint.write_decision(decision)
+        self._last_schedule = decision.schedule
         self._probe("after-decision")
         return Progress(decision, replay, began, Absorbed())
 
@@ -219,7 +229,9 @@ class Epochs:
 
     def _advance(self, progress: Progress) -> None:
         decision = progress.decision
-        clocks = self._clocks()
+        before, clocks = self._clocks(), self._clocks()
+        assert decision.schedule is not None
+        scheduled = Scheduled(decision.schedule, self._workload, self._manifest.schedule)
         for stream in self._streams:
             count = progress.absorbed.counts.get(stream.name)
             seen = None if count is None or count.first_us is None or count.last_us is None else (
@@ -228,25 +240,31 @@ class Epochs:
         idle = [i.stream for i in decision.idle if clocks[i.stream].heard_us != decision.wall_us]
         clocks = follow_others(clocks, idle, self._stream_groups())
         if decision.flush is not None:
-            clocks = {name: self._ended(name, clock) for name, clock in clocks.items()}
+            clocks = {name: self._ended(name, clock, scheduled) for name, clock in clocks.items()}
         progress.clocks = clocks
         self._behind = False
-        for name in self._live():
-            if name in progress.failed:
-                continue
-            plan = self._workload.plans[name]
-            state = self._manifest.queries[name]
-            window = plan.aggregate.window
-            streams = streams_of(plan.query.root)
-            begun = [clocks[s].first_us for s in streams if clocks[s].first_us is not None]
-            first = min((b for b in begun if b is not None), default=None)
-            if state.since_us is not None:
-                # Windows that began before the query did lack rows: the first whole one starts at `since`.
-                first = state.since_us + window.size_us - 1
-            now = watermark_of(clocks, streams) if decision.flush is None else self._last_end(name, clocks)
-            due = due_windows(window, first, state.answered_us, now)
-            if due is not None:
-                progress.due[name] = self._bounded(name, due)
+        times = {
+            name: found
+            for name in self._live()
+            if name not in progress.failed and (found := self._times(name, clocks)) is not None
+        }
+        scheduled.plan(times, before, clocks, decision.flush is not None)
+        progress.scheduled = scheduled
+        progress.due = {name: self._bounded(name, due) for name, due in scheduled.due.items()}
+
+    def _times(self, name: str, clocks: Mapping[str, StreamClock]) -> QueryTimes | None:
+        """After which time a query's next window can end; None before its first row."""
+        plan, state = self._workload.plans[name], self._manifest.queries[name]
+        own = [clocks[stream] for stream in streams_of(plan.query.root)]
+        lasts = [clock.last_us for clock in own if clock.last_us is not None]
+        last = max(lasts, default=None)
+        if state.answered_us is not None:
+            return QueryTimes(state.answered_us, last)
+        if state.since_us is not None:
+            # Windows that began before the query did lack rows: the first whole one starts at `since`.
+            return QueryTimes(state.since_us + plan.aggregate.window.size_us - 1, last, fresh=True)
+        first = min((clock.first_us for clock in own if clock.first_us is not None), default=None)
+        return None if first is None else QueryTimes(first, last)
 
     def _bounded(self, query: str, due: Due) -> Due:
         """Windows without rows are answered too where there is no key: so many at a time, the rest next."""
@@ -255,18 +273,12 @@ class Epochs:
         self._behind = True
         return Due(due.ends[:MOST_EMPTY_WINDOWS])
 
-    def _last_end(self, query: str, clocks: Mapping[str, StreamClock]) -> int | None:
-        plan = self._workload.plans[query]
-        lasts = [clocks[s].last_us for s in streams_of(plan.query.root)]
-        known = [last for last in lasts if last is not None]
-        return last_end_with_rows(plan.aggregate.window, max(known)) if known else None
-
-    def _ended(self, stream: str, clock: StreamClock) -> StreamClock:
+    def _ended(self, stream: str, clock: StreamClock, scheduled: Scheduled) -> StreamClock:
         """A flushed stream's watermark passes the end of every window that holds its rows."""
         if clock.last_us is None or clock.watermark_us is None:
             return clock
         ends = [
-            last_end_with_rows(self._workload.plans[name].aggregate.window, clock.last_us)
+            last_end_with_rows(scheduled.window_of(name), clock.last_us)
             for name in self._live()
             if stream in streams_of(self._workload.plans[name].query.root)
         ]
@@ -317,10 +329,10 @@ class Epochs:
         groups: dict[str, list[int]] = {}
         for number, name in enumerate(names):
             groups.setdefault(self._workload.plans[name].main, []).append(number)
-        members = tuple(tuple(numbers) for numbers in groups.values())
+        members = tuple((main, tuple(numbers)) for main, numbers in groups.items())
         units = [
             (group, bin_)
-            for group, numbers in enumerate(members)
+            for group, (_, numbers) in enumerate(members)
             for bin_ in bins_of(items[numbers[0]].spec, panes.bins)
         ]
         tasks = min(len(units), self._spark.sparkContext.defaultParallelism)
@@ -379,6 +391,7 @@ class Epochs:
             coverage=coverage,
             workload=before.workload if self._described is self._workload else decision.epoch,
             chunks=chunks,
+            schedule=self._learned(progress),
             observed={
                 "wall_us": decision.wall_us,
                 "seconds": round(time.monotonic() - progress.began_s, 4),
@@ -400,13 +413,28 @@ class Epochs:
         if name in progress.failed:
             return replace(state, failed=progress.failed[name])
         due = progress.due.get(name)
+        waiting = progress.scheduled.left.get(name, 0) if progress.scheduled else 0
         if due is None:
-            return state
+            return replace(state, waiting_us=waiting)
+        gap = state.gap_us
+        if state.answered_us is not None:
+            mean = (due.last_us - state.answered_us) / due.count
+            gap = mean if gap is None else gap + (mean - gap) * min(1.0, 0.1 * due.count)
         return replace(
             state,
             answered_us=due.last_us,
             answers=state.answers + due.count,
             rows=state.rows + progress.rows.get(name, 0),
+            gap_us=gap,
+            waiting_us=waiting,
+        )
+
+    def _learned(self, progress: Progress) -> Schedule:
+        assert progress.scheduled is not None
+        answer_s = progress.steps_s.get("answer", 0.0)
+        other_s = time.monotonic() - progress.began_s - answer_s
+        return self._manifest.schedule.learned(
+            self._workload, progress.due, progress.spent, answer_s, other_s, progress.scheduled.state
         )
 
     def _retain(

@@ -22,6 +22,7 @@ from headrace.engine.workload import adopt, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
 from headrace.model import Pipeline, Query, Stream
 from headrace.planning import plan_answer
+from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,7 +170,10 @@ def start(
             name: open_sink(plan.query.sink, name, spark, storage, (functions or {}).get(name), fresh)
             for name, plan in plans.items()
         }
-        epochs = Epochs(spark, point, manifest, streams, workload, sinks, corrupt, hooks)
+        trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
+        epochs = Epochs(
+            spark, point, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s
+        )
         epochs.recover()
         writer = rows.rows.writeStream.foreachBatch(_batch_runner(epochs, rows)).queryName(f"headrace-{pipeline.name}")
         writer = writer.option("checkpointLocation", f"{storage.root}/spark")

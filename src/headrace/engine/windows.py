@@ -121,6 +121,11 @@ class View:
         return len(self._begins)
 
     @property
+    def rows(self) -> int:
+        """How many rows the panes have."""
+        return len(self._order)
+
+    @property
     def panes(self) -> Integers:
         """When the panes that hold rows begin, in order."""
         return self._panes

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.engine.checkpoint import Manifest, QueryState
 from headrace.language import parse_type
-from headrace.model import Column, DataType, Stream
+from headrace.model import Column, DataType, Stream, streams_of
 from headrace.planning import (
     AnswerPlan,
     Coverage,
@@ -135,7 +135,8 @@ def adopt(
         if known is not None and known.sql == plan.query.sql and known.failed is None:
             queries[name] = known
             continue
-        queries[name] = QueryState(plan.query.sql, since_us=complete_since(workload, name, coverage))
+        since = complete_since(workload, name, coverage)
+        queries[name] = QueryState(plan.query.sql, since_us=_begun_us(manifest, plan) if since is None else since)
         answers = (
             "it answers at once, from panes that are there"
             if queries[name].since_us is None or queries[name].since_us != _latest(seen.values())
@@ -162,6 +163,12 @@ def complete_since(workload: Workload, query: str, coverage: Mapping[str, Covera
         for source in workload.supplies[demand.synopsis.id].sources
     ]
     return _latest(times)
+
+
+def _begun_us(manifest: Manifest, plan: AnswerPlan) -> int | None:
+    """The first row of a query's streams."""
+    clocks = (manifest.clocks.get(stream) for stream in streams_of(plan.query.root))
+    return min((c.first_us for c in clocks if c is not None and c.first_us is not None), default=None)
 
 
 def _seen_us(manifest: Manifest, kept: Kept) -> int | None:

@@ -1,6 +1,6 @@
 """Streams, windows, queries, sites and decisions: frozen, and valid once built."""
 
-from headrace.model.decision import EpochDecision, Flush, Idle
+from headrace.model.decision import EpochDecision, Flush, GroupSchedule, Idle, ScheduleDecision
 from headrace.model.ledger import Entry
 from headrace.model.pipeline import EngineSettings, Pipeline, PlacementSettings, Site
 from headrace.model.query import (
@@ -37,6 +37,7 @@ __all__ = [
     "EpochDecision",
     "Finish",
     "Flush",
+    "GroupSchedule",
     "HoppingWindow",
     "Idle",
     "Join",
@@ -53,6 +54,7 @@ __all__ = [
     "RowsAggregate",
     "RowsWindow",
     "Scan",
+    "ScheduleDecision",
     "SinkSpec",
     "Site",
     "SlidingWindow",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["EpochDecision", "Flush", "Idle"]
+__all__ = ["EpochDecision", "Flush", "GroupSchedule", "Idle", "ScheduleDecision"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,28 @@ class Flush:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSchedule:
+    """How often the sub-groups of a group run, in panes, by what an execution is expected to cost in seconds."""
+
+    group: str
+    fixed_s: float
+    per_pane_s: float
+    per_answer_s: float
+    periods: Mapping[str, int]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDecision:
+    """By which policy executions are chosen and how many seconds they may take; None is as many as they need."""
+
+    policy: str
+    budget_s: float | None
+    groups: tuple[GroupSchedule, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpochDecision:
     """All that epoch `epoch` needs beyond its rows, written before anything acts and re-read on replay.
 
@@ -38,6 +60,7 @@ class EpochDecision:
     queries: tuple[str, ...]
     idle: tuple[Idle, ...] = ()
     flush: Flush | None = None
+    schedule: ScheduleDecision | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""
@@ -58,4 +81,9 @@ class EpochDecision:
             queries=tuple(value["queries"]),
             idle=tuple(Idle(**item) for item in value["idle"]),
             flush=Flush(**value["flush"]) if value["flush"] else None,
+            schedule=_schedule(value["schedule"]) if value["schedule"] else None,
         )
+
+
+def _schedule(value: Mapping[str, Any]) -> ScheduleDecision:
+    return ScheduleDecision(**{**value, "groups": tuple(GroupSchedule(**group) for group in value["groups"])})

@@ -2,6 +2,7 @@
 
 from headrace.planning.coverage import Coverage, cover, forget
 from headrace.planning.explain import explain, explain_text
+from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, Spent, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, share
 from headrace.planning.synopsis import ROWS, AggregateSource, AnswerPlan, Demand, Feed, Measure, Synopsis, plan_answer
 
@@ -15,7 +16,11 @@ __all__ = [
     "Kept",
     "Known",
     "Measure",
+    "QueryTimes",
+    "Schedule",
+    "Scheduled",
     "Source",
+    "Spent",
     "Supply",
     "Synopsis",
     "Workload",
@@ -23,6 +28,8 @@ __all__ = [
     "explain",
     "explain_text",
     "forget",
+    "groups_of",
     "plan_answer",
     "share",
+    "subgroup_of",
 ]

@@ -1,0 +1,337 @@
+"""When queries are executed: decided before an epoch, planned when its watermark is known, learned from after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import gcd
+from typing import Any
+
+from headrace.model import GroupSchedule, HoppingWindow, ScheduleDecision, SlidingWindow, TimeWindow, streams_of
+from headrace.planning.sharing import Workload
+from headrace.planning.synopsis import AnswerPlan
+from headrace.policies import (
+    CostModel,
+    Costs,
+    CostSample,
+    Due,
+    Group,
+    PeriodChoice,
+    Progress,
+    SchedulePolicy,
+    ScheduleState,
+    StreamClock,
+    SubGroup,
+    choose_periods,
+    due_windows,
+    enter,
+    last_end_with_rows,
+    learn,
+    plan_epoch,
+    watermark_of,
+)
+
+__all__ = ["Measured", "QueryTimes", "Schedule", "Scheduled", "Spent", "groups_of", "subgroup_of"]
+
+# Before anything was measured: what executions cost on an ordinary machine, per pane's row and per group answered.
+FIRST_COSTS = Costs(fixed=5e-3, per_pane=1e-7, per_answer=1e-6)
+FIRST_ROWS = 1000.0
+# Periods are chosen anew when a cost has changed by more than this factor since they were.
+COSTS_CHANGED = 2.0
+# A leap over more panes than this (a stream with a gap of days) is not scheduled pane by pane.
+MOST_CLOSINGS = 10_000
+# The least share of an epoch's time that answers get, however long absorbing takes.
+LEAST_SHARE = 0.2
+# How much of an average the newest measurement is.
+NEWEST = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a task spent on one group of queries in one bin: seconds, panes and their rows read, groups answered."""
+
+    group: str
+    seconds: float
+    panes: int
+    scanned: int
+    answered: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of a group: rows in one of its panes, groups in one of its windows."""
+
+    rows_per_pane: float = FIRST_ROWS
+    groups_per_window: float = FIRST_ROWS
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All that scheduling remembers from epoch to epoch; committed with each."""
+
+    state: ScheduleState = field(default_factory=ScheduleState)
+    model: CostModel = field(default_factory=lambda: CostModel(FIRST_COSTS))
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    other_s: float | None = None  # what an epoch takes besides answering
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "state": self.state.to_json(),
+            "model": self.model.to_json(),
+            "measured": {
+                id_: [round(m.rows_per_pane, 3), round(m.groups_per_window, 3)] for id_, m in self.measured.items()
+            },
+            "other_s": self.other_s,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Schedule:
+        if not value:
+            return cls()
+        return cls(
+            ScheduleState.from_json(value["state"]),
+            CostModel.from_json(value["model"]),
+            {id_: Measured(*numbers) for id_, numbers in value["measured"].items()},
+            value["other_s"],
+        )
+
+    def costs_of(self, group: str) -> Costs:
+        """What an execution of a group costs, in seconds."""
+        known, costs = self.measured.get(group, Measured()), self.model.costs
+        return Costs(costs.fixed, costs.per_pane * known.rows_per_pane, costs.per_answer * known.groups_per_window)
+
+    def decide(
+        self, policy: str, groups: Iterable[Group], trigger_s: float | None, before: ScheduleDecision | None
+    ) -> ScheduleDecision:
+        """How often each group runs from now on, and how long the coming epoch's answers may take."""
+        known = {group.group: group for group in before.groups} if before else {}
+        chosen = tuple(_chosen(SchedulePolicy(policy), group, known.get(group.name)) for group in groups)
+        if not trigger_s:
+            return ScheduleDecision(policy, None, chosen, "no limit: everything due is answered")
+        other = self.other_s or 0.0
+        budget = max(trigger_s - other, LEAST_SHARE * trigger_s)
+        reason = f"{budget:.2f} s of {trigger_s:.2f} s: the rest of an epoch takes {other:.2f} s"
+        return ScheduleDecision(policy, round(budget, 4), chosen, reason)
+
+    def learned(
+        self,
+        workload: Workload,
+        due: Mapping[str, Due],
+        spent: Iterable[Spent],
+        answer_s: float,
+        other_s: float,
+        state: ScheduleState,
+    ) -> Schedule:
+        """What is remembered after an epoch, given what its groups took and how long answering them all lasted."""
+        measured = {id_: m for id_, m in self.measured.items() if id_ in workload.groups}
+        by_group: dict[str, list[Spent]] = {}
+        for item in spent:
+            by_group.setdefault(item.group, []).append(item)
+        total = sum(item.seconds for items in by_group.values() for item in items)
+        model = self.model
+        for id_, mine in by_group.items():
+            names = [name for name in workload.groups.get(id_, ()) if name in due]
+            windows = sum(due[name].count for name in names)
+            if not windows or windows > MOST_CLOSINGS:
+                continue
+            before = measured.get(id_)
+            panes = max(item.panes for item in mine)
+            now = Measured(
+                sum(item.scanned for item in mine) / max(1, panes), sum(item.answered for item in mine) / windows
+            )
+            measured[id_] = (
+                now
+                if before is None
+                else Measured(
+                    before.rows_per_pane + NEWEST * (now.rows_per_pane - before.rows_per_pane),
+                    before.groups_per_window + NEWEST * (now.groups_per_window - before.groups_per_window),
+                )
+            )
+            longest: dict[int, int] = {}
+            pane_us = _pane_us(workload, id_)
+            for name in names:
+                size = workload.plans[name].aggregate.window.size_us // pane_us
+                for end in due[name].ends:
+                    longest[end] = max(size, longest.get(end, 0))
+            # Tasks run side by side: each group takes its part of the time that all took together.
+            share = sum(item.seconds for item in mine) / total if total else 0.0
+            sample = CostSample(
+                len(longest),
+                round(sum(longest.values()) * measured[id_].rows_per_pane),
+                round(windows * measured[id_].groups_per_window),
+                share * answer_s,
+            )
+            model = learn(model, [sample])
+        other = other_s if self.other_s is None else self.other_s + NEWEST * (other_s - self.other_s)
+        return Schedule(state, model, measured, round(other, 4))
+
+
+def _chosen(policy: SchedulePolicy, group: Group, before: GroupSchedule | None) -> GroupSchedule:
+    costs = group.costs
+    if before is not None and before.periods.keys() == {subgroup.name for subgroup in group.subgroups}:
+        pairs = [
+            (before.fixed_s, costs.fixed), (before.per_pane_s, costs.per_pane), (before.per_answer_s, costs.per_answer)
+        ]  # fmt: skip
+        if all(old <= COSTS_CHANGED * new and new <= COSTS_CHANGED * old for old, new in pairs):
+            return replace(before, fixed_s=costs.fixed, per_pane_s=costs.per_pane, per_answer_s=costs.per_answer)
+    choice = choose_periods(policy, group.subgroups, costs)
+    return GroupSchedule(group.name, costs.fixed, costs.per_pane, costs.per_answer, dict(choice.periods), choice.reason)
+
+
+def groups_of(workload: Workload, live: Iterable[str], schedule: Schedule) -> list[Group]:
+    """The groups of the queries that run, each with its sub-groups."""
+    running = set(live)
+    groups = []
+    for id_, names in workload.groups.items():
+        members: dict[str, list[str]] = {}
+        for name in names:
+            if name in running:
+                members.setdefault(subgroup_of(workload.plans[name].aggregate.window), []).append(name)
+        if members:
+            pane_us = _pane_us(workload, id_)
+            subgroups = tuple(
+                _subgroup(key, [workload.plans[n] for n in of_key], pane_us) for key, of_key in sorted(members.items())
+            )
+            groups.append(Group(id_, pane_us, schedule.costs_of(id_), subgroups))
+    return groups
+
+
+def subgroup_of(window: TimeWindow) -> str:
+    """The name of the sub-group that a query's window belongs to: its slide, and its ends if they are fixed."""
+    if isinstance(window, HoppingWindow):
+        return f"each {window.slide_us}+{window.phase_us}"
+    return f"{window.slide_us}"
+
+
+def _pane_us(workload: Workload, group: str) -> int:
+    return gcd(*(workload.plans[name].aggregate.window.pane_us for name in workload.groups[group]))
+
+
+def _subgroup(key: str, plans: list[AnswerPlan], pane_us: int) -> SubGroup:
+    window = plans[0].aggregate.window
+    every = isinstance(window, HoppingWindow)
+    return SubGroup(
+        key,
+        window.slide_us // pane_us,
+        max(plan.aggregate.window.size_us for plan in plans) // pane_us,
+        len(plans),
+        max(plan.query.priority for plan in plans),
+        every,
+        window.phase_us // pane_us if every else 0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTimes:
+    """What decides which of a query's windows can be due: its next end is after `after_us`.
+
+    A `fresh` query has panes of windows that closed before it came: it answers the newest of them at once.
+    """
+
+    after_us: int
+    last_row_us: int | None
+    fresh: bool = False
+
+
+@dataclass
+class Scheduled:
+    """The executions of one epoch: windows to answer by query, and the schedule's state after them."""
+
+    decision: ScheduleDecision
+    workload: Workload
+    schedule: Schedule
+    due: dict[str, Due] = field(default_factory=dict)
+    state: ScheduleState = field(default_factory=ScheduleState)
+    left: dict[str, int] = field(default_factory=dict)
+    reason: str = ""
+
+    def window_of(self, query: str) -> TimeWindow:
+        """A query's window with the period it really runs at."""
+        window = self.workload.plans[query].aggregate.window
+        if not isinstance(window, SlidingWindow):
+            return window
+        group = self.workload.plans[query].main
+        periods = next((g.periods for g in self.decision.groups if g.group == group), {})
+        period = periods.get(subgroup_of(window))
+        return window if period is None else replace(window, slide_us=period * _pane_us(self.workload, group))
+
+    def plan(
+        self,
+        times: Mapping[str, QueryTimes],
+        before: Mapping[str, StreamClock],
+        after: Mapping[str, StreamClock],
+        flush: bool,
+    ) -> None:
+        """Fills in what is due: within the budget, or all of it when there is none."""
+        groups = groups_of(self.workload, times, self.schedule)
+        choices = {g.group: g for g in self.decision.groups}
+        limited: dict[str, Progress] = {}
+        for group in groups:
+            names = [name for name in self.workload.groups[group.name] if name in times]
+            streams = streams_of(self.workload.plans[names[0]].query.root)
+            now = watermark_of(after, streams)
+            if now is None:
+                continue
+            begin = watermark_of(before, streams)
+            first = min(f for s in streams if (f := after[s].first_us) is not None)
+            begin = first if begin is None else max(first, begin)
+            if begin > now:
+                continue
+            leap = (now - begin) // group.pane_us > MOST_CLOSINGS
+            if flush or leap or self.decision.budget_s is None or group.name not in choices:
+                self._all(group, names, times, now, flush)
+            else:
+                limited[group.name] = Progress(begin, now)
+        self._within(groups, limited, times)
+
+    def _all(self, group: Group, names: list[str], times: Mapping[str, QueryTimes], now: int, flush: bool) -> None:
+        """Every window end up to the watermark, or up to the last that holds a row."""
+        for name in names:
+            window, query = self.window_of(name), times[name]
+            until = now
+            if flush:
+                if query.last_row_us is None:
+                    continue
+                until = last_end_with_rows(window, query.last_row_us)
+            due = due_windows(window, query.after_us, None, until)
+            if due is not None:
+                self.due[name] = Due(due.ends[-1:]) if query.fresh and not flush else due
+        periods = {s.name: s.period for s in group.subgroups}
+        periods |= next((dict(g.periods) for g in self.decision.groups if g.group == group.name), {})
+        tasks = {s.name: enter(group, s, periods[s.name], now) for s in group.subgroups}
+        self.state = replace(self.state, tasks={**self.state.tasks, group.name: tasks})
+
+    def _within(self, groups: list[Group], limited: Mapping[str, Progress], times: Mapping[str, QueryTimes]) -> None:
+        """The executions that fit the budget, earliest deadline first."""
+        if not limited:
+            kept = {g.name: self.schedule.state.tasks[g.name] for g in groups if g.name in self.schedule.state.tasks}
+            self.state = replace(self.state, tasks={**kept, **self.state.tasks})
+            return
+        policy = SchedulePolicy(self.decision.policy)
+        chosen = {g.group: PeriodChoice(policy, g.periods, 0.0, 0.0, 0.0, g.reason) for g in self.decision.groups}
+        costs = {g.group: Costs(g.fixed_s, g.per_pane_s, g.per_answer_s) for g in self.decision.groups}
+        priced = [replace(group, costs=costs[group.name]) for group in groups if group.name in limited]
+        plan = plan_epoch(policy, priced, chosen, limited, self.schedule.state, self.decision.budget_s)
+        ends: dict[str, list[int]] = {}
+        for execution in plan.executions:
+            members: dict[str, list[str]] = {}
+            for name in self.workload.groups[execution.group]:
+                if name in times:
+                    members.setdefault(subgroup_of(self.workload.plans[name].aggregate.window), []).append(name)
+            for run in execution.runs:
+                for name in members.get(run.subgroup, ()):
+                    ends.setdefault(name, []).extend(end for end in run.ends_us if end > times[name].after_us)
+        for name, query in times.items():
+            if query.fresh and self.workload.plans[name].main in limited and not ends.get(name):
+                now = limited[self.workload.plans[name].main].to_us
+                newest = due_windows(self.workload.plans[name].aggregate.window, query.after_us, None, now)
+                ends[name] = [newest.last_us] if newest is not None else []
+        self.due |= {name: Due(tuple(sorted(set(found)))) for name, found in ends.items() if found}
+        self.left = {
+            name: left.late_panes * next(g.pane_us for g in priced if g.name == left.group)
+            for left in plan.left
+            for name in self.workload.groups[left.group]
+            if name in times and subgroup_of(self.workload.plans[name].aggregate.window) == left.subgroup
+        }
+        self.state = ScheduleState({**plan.state.tasks, **self.state.tasks}, plan.state.debt_us)
+        self.reason = plan.reason
