@@ -14,6 +14,7 @@ from headrace.engine.chunks import Chunk
 from headrace.engine.storage import LocalStorage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.model import Entry, EpochDecision, Flush, Idle
+from headrace.planning import Coverage
 from headrace.policies import StreamClock
 
 MANIFEST = Manifest(
@@ -25,10 +26,15 @@ MANIFEST = Manifest(
         "q": QueryState("SELECT å", since_us=4, answered_us=-10, rows=3, answers=2),
         "bad": QueryState("x", failed="no"),
     },
-    covered={"a": None, "b": 7},
+    coverage={
+        "a": Coverage(),
+        "b": Coverage(7, {"n": None, "sum_0123": 9}, ((60, None), (20, 8)), 12.5),
+    },
+    workload=2,
     chunks=(Chunk("1.chunk", 10, 5, 2, (("a", 30), ("b", -4))), Chunk("2.chunk", 1, 2, 0, ())),
     observed={"seconds": 0.25, "rows": {"s": 8}},
 )
+WORKLOAD = {"streams": {}, "kept": {"b": {"pane_us": 20, "feeds": [{"where": "å"}]}}, "supplies": {}}
 STREAMS = {"s": "parquet data/s", "t": "a DataFrame"}
 DECISION = EpochDecision(
     4, 3, 1_700_000_000_000_000, 4, ("q",), (Idle("t", "silent for 60 s"),), Flush("the run was asked to flush")
@@ -125,6 +131,18 @@ def test_a_decision_is_made_once(point: Checkpoint):
     assert point.decision(4) == DECISION
 
 
+def test_a_workload_comes_back_as_it_was_described(point: Checkpoint):
+    point.write_workload(2, WORKLOAD)
+    point.write_workload(3, {})
+    assert (point.workload(MANIFEST), point.workload(replace(MANIFEST, workload=3))) == (WORKLOAD, {})
+
+
+def test_an_attempt_that_did_not_commit_describes_its_workload_again(point: Checkpoint):
+    point.write_workload(2, {"kept": {"from": "before a crash"}})
+    point.write_workload(2, WORKLOAD)
+    assert point.workload(MANIFEST) == WORKLOAD
+
+
 # What is refused -----------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +156,12 @@ def test_a_decision_is_made_once(point: Checkpoint):
             id="a newer version",
         ),
         pytest.param({"version": 0}, VersionError, "has version 0", id="an older version"),
+        pytest.param(
+            {"version": 1, "id": "x", "bins": 3, "streams": {}},
+            VersionError,
+            "has version 1, this Headrace reads version 2; use the Headrace that wrote it, or start with a new",
+            id="the version before queries shared synopses",
+        ),
         pytest.param({"id": "x"}, CorruptStateError, "headrace.json cannot be read: 'version'", id="no version"),
         pytest.param(
             {"version": VERSION, "id": "x"}, CorruptStateError, "headrace.json cannot be read: 'bins'", id="no bins"
@@ -209,13 +233,19 @@ def test_a_refused_checkpoint_is_not_left_locked(point: Checkpoint, folder: Path
 READERS: dict[str, Callable[[Checkpoint], object]] = {
     "manifests/4.json": lambda point: point.latest(),
     "decisions/4.json": lambda point: point.decision(4),
+    "workload/2.json": lambda point: point.workload(MANIFEST),
 }
+
+
+def write_all(point: Checkpoint) -> None:
+    point.commit(MANIFEST)
+    point.write_decision(DECISION)
+    point.write_workload(2, WORKLOAD)
 
 
 @pytest.mark.parametrize("path", READERS)
 def test_an_altered_file_is_refused_by_name(point: Checkpoint, folder: Path, path: str):
-    point.commit(MANIFEST)
-    point.write_decision(DECISION)
+    write_all(point)
     whole = (folder / path).read_bytes()
     for at in (*range(0, len(whole), 7), len(whole) - 1):
         (folder / path).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
@@ -225,8 +255,7 @@ def test_an_altered_file_is_refused_by_name(point: Checkpoint, folder: Path, pat
 
 @pytest.mark.parametrize("path", READERS)
 def test_a_truncated_file_is_refused_by_name(point: Checkpoint, folder: Path, path: str):
-    point.commit(MANIFEST)
-    point.write_decision(DECISION)
+    write_all(point)
     whole = (folder / path).read_bytes()
     for size in (0, 1, 8, 9, 10, len(whole) // 2, len(whole) - 1):
         (folder / path).write_bytes(whole[:size])
@@ -234,9 +263,11 @@ def test_a_truncated_file_is_refused_by_name(point: Checkpoint, folder: Path, pa
             READERS[path](point)
 
 
-def test_a_missing_manifest_is_refused_by_name(point: Checkpoint, folder: Path):
+def test_a_missing_file_is_refused_by_name(point: Checkpoint, folder: Path):
     with pytest.raises(CorruptStateError, match=f"{folder}/manifests/7.json is missing"):
         point.manifest(7)
+    with pytest.raises(CorruptStateError, match=f"{folder}/workload/2.json is missing"):
+        point.workload(MANIFEST)
 
 
 @pytest.mark.parametrize(
@@ -300,6 +331,15 @@ def test_orphans_go_and_named_files_stay(point: Checkpoint, folder: Path):
     point.clean_orphans(MANIFEST)
     assert sorted(p.name for p in (folder / "state").iterdir()) == ["1.chunk", "2.chunk"]
     assert point.latest() == MANIFEST
+
+
+def test_of_workloads_only_the_described_one_stays(point: Checkpoint, folder: Path):
+    for epoch in (0, 2, 5):
+        point.write_workload(epoch, WORKLOAD)
+    point.clean_orphans(MANIFEST)
+    assert [p.name for p in (folder / "workload").iterdir()] == ["2.json"]
+    point.clean_orphans(None)
+    assert list((folder / "workload").iterdir()) == []
 
 
 def test_without_a_manifest_all_state_is_orphaned(point: Checkpoint, folder: Path):

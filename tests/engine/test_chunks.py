@@ -22,12 +22,12 @@ FRAMES = {
             "p": [-3, 7],
             "k0": ["å", None],
             "d": [1.5, float("nan")],
-            "m0": [1, 2],
-            "m1": pl.Series([Decimal(2**70), None], dtype=pl.Decimal(38, 0)),
+            "n": [1, 2],
+            "sum_ab": pl.Series([Decimal(2**70), None], dtype=pl.Decimal(38, 0)),
         }
     ),
-    "large enough to be compressed": pl.DataFrame({"p": list(range(20_000)), "m0": [1] * 20_000}),
-    "one row": pl.DataFrame({"p": [0], "m0": [0]}),
+    "large enough to be compressed": pl.DataFrame({"p": list(range(20_000)), "n": [1] * 20_000}),
+    "one row": pl.DataFrame({"p": [0], "n": [0]}),
 }
 
 
@@ -71,8 +71,8 @@ def test_what_is_written_is_read(tmp_path: Path, content: str):
 
 
 def test_a_chunk_says_what_it_holds(tmp_path: Path, written: Chunk):
-    # Panes of 10 us up to the 12th, panes of 4 us up to the 0th.
-    assert written.ends == (("a", 130), ("b", 4))
+    # Panes of 10 us, of which the last begins at 12; one of 4 us that begins at 0.
+    assert written.ends == (("a", 22), ("b", 4))
     assert (written.level, written.bytes) == (3, (tmp_path / written.name).stat().st_size)
     assert written.name.startswith("000000012-")
     assert Chunk.from_json(written.to_json()) == written
@@ -198,10 +198,10 @@ def test_a_sound_file_in_the_place_of_another_is_found(tmp_path: Path, written: 
 
 
 def test_compaction_merges_panes_and_leaves_expired_ones_out(tmp_path: Path):
-    form = Layout("s", 10, 1, False, (("rows", "wide"),), None)
+    form = Layout("s", 10, 1, False, (("n", "rows", "wide"),), None)
     names = []
     for bin_, keys in ((0, ["a", "b", "a"]), (0, ["a", "a", "b"]), (1, ["c", "c", "c"])):
-        frame = pl.DataFrame({"p": [0, 1, 2], "k0": keys, "m0": [1, 2, 4]})
+        frame = pl.DataFrame({"p": [0, 10, 20], "k0": keys, "n": [1, 2, 4]})
         chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, bin_, frame), ("gone", 10, bin_, frame)])
         assert chunk is not None
         names.append(chunk.name)
@@ -211,22 +211,22 @@ def test_compaction_merges_panes_and_leaves_expired_ones_out(tmp_path: Path):
     assert (made.level, made.ends) == (1, (("s", 30),))
     (first,) = read_part(str(tmp_path), made.name, "s", 0)
     (second,) = read_part(str(tmp_path), made.name, "s", 1)
-    assert sorted(first.rows()) == [(1, "a", 2), (1, "b", 2), (2, "a", 4), (2, "b", 4)]
-    assert sorted(second.rows()) == [(1, "c", 2), (2, "c", 4)]
+    assert sorted(first.rows()) == [(10, "a", 2), (10, "b", 2), (20, "a", 4), (20, "b", 4)]
+    assert sorted(second.rows()) == [(10, "c", 2), (20, "c", 4)]
     assert list(read_part(str(tmp_path), made.name, "gone", 0)) == [], "nobody needs this synopsis any more"
 
 
 @pytest.mark.parametrize(
     ("expired", "panes"),
     [
-        pytest.param(19, [1, 2], id="a pane that ends later is kept whole"),
-        pytest.param(20, [2], id="one that ends just there is not"),
-        pytest.param(-(2**62), [0, 1, 2], id="nothing has expired yet"),
+        pytest.param(10, [10, 20], id="a pane that begins just there is kept"),
+        pytest.param(11, [20], id="one that begins before is not"),
+        pytest.param(-(2**62), [0, 10, 20], id="nothing has expired yet"),
     ],
 )
-def test_panes_expire_at_their_end(tmp_path: Path, expired: int, panes: list[int]):
-    form = Layout("s", 10, 0, False, (("rows", "wide"),), None)
-    chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0, 1, 2], "m0": [1, 1, 1]}))])
+def test_panes_expire_when_no_window_to_come_begins_with_them(tmp_path: Path, expired: int, panes: list[int]):
+    form = Layout("s", 10, 0, False, (("n", "rows", "wide"),), None)
+    chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0, 10, 20], "n": [1, 1, 1]}))])
     assert chunk is not None
     (made,) = CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": expired})([0])
     (found,) = read_part(str(tmp_path), made.name, "s", 0)
@@ -234,7 +234,32 @@ def test_panes_expire_at_their_end(tmp_path: Path, expired: int, panes: list[int
 
 
 def test_compaction_of_expired_panes_only_leaves_no_chunk(tmp_path: Path):
-    form = Layout("s", 10, 0, False, (("rows", "wide"),), None)
-    chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0], "m0": [1]}))])
+    form = Layout("s", 10, 0, False, (("n", "rows", "wide"),), None)
+    chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0], "n": [1]}))])
     assert chunk is not None
     assert list(CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": 100})([0])) == []
+
+
+def test_compaction_takes_panes_of_every_length_and_drops_measures_that_nobody_needs(tmp_path: Path):
+    form = Layout("s", 10, 0, False, (("n", "rows", "wide"), ("max_x", "max", "int")), None)
+    #   panes of 20, then of 10      [0, 20) [20, 40) | [40, 50) [50, 60)
+    old = pl.DataFrame({"p": [0, 20, 40], "n": [1, 2, 4], "sum_y": [5, 5, 5]})
+    new = pl.DataFrame({"p": [40, 50], "n": [8, 16], "max_x": pl.Series([7, None], dtype=pl.Int32)})
+    names = []
+    for pane, frame in ((20, old), (10, new)):
+        chunk = write_chunk(str(tmp_path), 1, 0, [("s", pane, 0, frame)])
+        assert chunk is not None
+        names.append(chunk.name)
+    (made,) = CompactTask(str(tmp_path), 2, 1, tuple(names), (form,), {"s": 20})([0])
+    (found,) = read_part(str(tmp_path), made.name, "s", 0)
+    assert sorted(found.select("p", "n", "max_x").rows()) == [(20, 2, None), (40, 12, 7), (50, 16, None)]
+    assert "sum_y" not in found.columns
+
+
+def test_compaction_of_panes_from_before_a_measure_was_wanted(tmp_path: Path):
+    form = Layout("s", 10, 0, False, (("n", "rows", "wide"), ("max_x", "max", "int")), None)
+    chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0, 0], "n": [1, 2]}))])
+    assert chunk is not None
+    (made,) = CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": 0})([0])
+    (found,) = read_part(str(tmp_path), made.name, "s", 0)
+    assert found.select("p", "n").rows() == [(0, 3)]

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.panes import Layout, keep_heaviest, layout_of, merge, partial
+from headrace.engine.panes import Layout, concat, keep_heaviest, layout_of, merge, partial
 from headrace.model import DataType, Kind
-from headrace.planning import Feed, Measure, Synopsis
+from headrace.planning import ROWS, Feed, Measure, Synopsis
 
 INF, NAN = math.inf, math.nan
+COUNTED = (ROWS, "rows", "wide")
 # Measure -> storage of its argument, type of its column, values that try it.
 KINDS: dict[str, tuple[str, str, pl.DataType, st.SearchStrategy[Any]]] = {
     "count": ("count", "wide", pl.Int64(), st.integers(-5, 5)),
@@ -37,12 +38,13 @@ KINDS: dict[str, tuple[str, str, pl.DataType, st.SearchStrategy[Any]]] = {
 
 
 def layout(*measures: tuple[str, str], keys: int = 1, detail: bool = False, keep: int | None = None) -> Layout:
-    return Layout("s", 10, keys, detail, (("rows", "wide"), *measures), keep)
+    named = ((f"m{i}", kind, storage) for i, (kind, storage) in enumerate(measures, 1))
+    return Layout("s", 10, keys, detail, (COUNTED, *named), keep)
 
 
 def plain(frame: pl.DataFrame) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """Rows by pane and groups; a group without values has moments of nothing, however that is written."""
-    groups = [name for name in frame.columns if name[0] != "m"]
+    groups = [name for name in frame.columns if name[0] not in "mn"]
     found = {}
     for row in frame.iter_rows(named=True):
         measures = {k: v for k, v in row.items() if k not in groups}
@@ -170,7 +172,7 @@ def test_moments_of_large_values_with_a_small_spread_are_stable():
 
 
 def test_groups_are_kept_apart_by_null_keys_and_details():
-    form = Layout("s", 10, 1, True, (("rows", "wide"),), None)
+    form = Layout("s", 10, 1, True, (COUNTED,), None)
     rows = pl.DataFrame({"p": [0, 0, 0, 1], "k0": ["a", None, None, None], "d": [1, 1, None, None]})
     assert plain(partial(rows, form, [None], [])) == {
         (0, "a", 1): (1,),
@@ -183,9 +185,9 @@ def test_groups_are_kept_apart_by_null_keys_and_details():
 def test_float_groups_have_one_nan_and_one_zero():
     form = layout()
     rows = pl.DataFrame({"p": [0] * 4, "k0": [NAN, -NAN, 0.0, -0.0]})
-    assert sorted(partial(rows, form, [None], [])["m0"].to_list()) == [2, 2]
+    assert sorted(partial(rows, form, [None], [])[ROWS].to_list()) == [2, 2]
     made = [partial(rows[i : i + 1], form, [None], []) for i in range(4)]
-    assert sorted(merge(made, form, ["p", "k0"])["m0"].to_list()) == [2, 2]
+    assert sorted(merge(made, form, ["p", "k0"])[ROWS].to_list()) == [2, 2]
 
 
 def test_no_rows_make_no_groups():
@@ -216,11 +218,54 @@ def test_an_unknown_measure_is_refused():
     ],
 )
 def test_layout_of_a_synopsis(type_: DataType, storage: str):
-    feed = Feed("s", None, ("s.k",), "s.v", ("s.x",))
-    synopsis = Synopsis((feed,), 10, (DataType(Kind.STRING),), DataType(Kind.INT), (Measure("min", 0, type_),), keep=7)
-    found = layout_of(synopsis)
-    assert found == Layout(synopsis.id, 10, 1, True, (("min", storage),), 7)
-    assert found.groups == ["k0", "d"]
+    synopsis = Synopsis((Feed("s", None, ("s.k",), "s.v"),), (DataType(Kind.STRING),), DataType(Kind.INT), keep=7)
+    measure = Measure("min", ("s.x",), type_)
+    found = layout_of(synopsis, [measure], 10)
+    assert found == Layout(synopsis.id, 10, 1, True, ((measure.column, "min", storage),), 7)
+    assert (found.groups, found.columns) == (["k0", "d"], [measure.column])
+
+
+def test_moments_are_three_columns():
+    assert layout(("moments", "float"), ("sum", "int")).columns == [ROWS, "m1_n", "m1_mean", "m1_m2", "m2"]
+
+
+# Measures that come and go ------------------------------------------------------------------------------------------
+
+OLD = pl.DataFrame({"p": [0, 10], "k0": ["a", "b"], ROWS: [2, 3], "gone": [7, 8]})
+NEW = pl.DataFrame({"p": [10, 10], "k0": ["a", "b"], ROWS: [5, 6], "m1": pl.Series([None, 4], dtype=pl.Int64)})
+
+
+def test_frames_that_lack_a_measure_have_none_of_it_and_leave_out_what_nobody_needs():
+    found = concat([OLD, NEW], layout(("sum", "int")))
+    assert sorted(found.columns) == ["k0", "m1", ROWS, "p"]
+    assert sorted(found.select("p", "k0", ROWS, "m1").rows(), key=str) == [
+        (0, "a", 2, None),
+        (10, "a", 5, None),
+        (10, "b", 3, None),
+        (10, "b", 6, 4),
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_panes_from_before_a_measure_merge_with_those_since(order: int):
+    found = merge([OLD, NEW][::order], layout(("sum", "int")), ["p", "k0"])
+    assert plain(found) == {(0, "a"): (2, None), (10, "a"): (5, None), (10, "b"): (9, 4)}
+
+
+@pytest.mark.parametrize("kind", ["count", "sum", "min", "max", "moments"])
+def test_panes_that_all_lack_a_measure_still_merge(kind: str):
+    found = merge([OLD, OLD], layout((kind, "int")), ["p", "k0"])
+    assert dict(found.select("k0", ROWS).rows()) == {"a": 4, "b": 6}
+    # And later with panes that have it.
+    since = partial(pl.DataFrame({"p": [0], "k0": ["a"], "x": [9]}), layout((kind, "int")), [None, "x"], [])
+    again = merge([found, since], layout((kind, "int")), ["p", "k0"])
+    assert dict(again.select("k0", ROWS).rows()) == {"a": 5, "b": 6}
+    assert again.schema == since.schema
+
+
+def test_one_frame_as_it_is_wanted_is_passed_on():
+    frame = pl.DataFrame({"p": [0], "k0": ["a"], ROWS: [1]})
+    assert concat([frame], layout()) is frame
 
 
 # Misra-Gries ---------------------------------------------------------------------------------------------------------
@@ -237,7 +282,7 @@ def counted(items: list[int | None], form: Layout) -> pl.DataFrame:
 )
 @settings(max_examples=50, deadline=None)
 def test_kept_counts_are_low_by_no_more_than_the_bound(parts: list[list[int | None]], keep: int):
-    form = Layout("s", 10, 1, True, (("rows", "wide"),), keep)
+    form = Layout("s", 10, 1, True, (COUNTED,), keep)
     by = ["p", "k0"]
     made = keep_heaviest(counted(parts[0], form), form, by)
     for part in parts[1:]:
@@ -245,28 +290,28 @@ def test_kept_counts_are_low_by_no_more_than_the_bound(parts: list[list[int | No
         made = keep_heaviest(made, form, by)
     assert made.height <= keep
     true = Counter(item for part in parts for item in part)
-    kept = dict(made.select("d", "m0").rows())
+    kept = dict(made.select("d", ROWS).rows())
     bound = sum(true.values()) / (keep + 1)
     assert all(true[item] - bound <= kept.get(item, 0) <= true[item] for item in true)
     assert set(kept) <= set(true)
 
 
 def test_few_details_are_kept_whole():
-    form = Layout("s", 10, 1, True, (("rows", "wide"),), 3)
+    form = Layout("s", 10, 1, True, (COUNTED,), 3)
     frame = counted([1, 1, 2, None], form)
     assert_same(keep_heaviest(frame, form, ["p", "k0"]), frame)
 
 
 def test_without_a_limit_all_is_kept():
-    form = Layout("s", 10, 1, True, (("rows", "wide"),), None)
+    form = Layout("s", 10, 1, True, (COUNTED,), None)
     frame = counted(list(range(50)), form)
     assert_same(keep_heaviest(frame, form, ["p", "k0"]), frame)
 
 
 def test_a_crowded_group_does_not_cut_its_neighbours():
-    form = Layout("s", 10, 1, True, (("rows", "wide"),), 2)
+    form = Layout("s", 10, 1, True, (COUNTED,), 2)
     frame = pl.DataFrame(
-        {"p": [0] * 5, "k0": [None, None, None, "b", "b"], "d": [1, 2, 3, 1, 2], "m0": [9, 5, 2, 1, 1]}
+        {"p": [0] * 5, "k0": [None, None, None, "b", "b"], "d": [1, 2, 3, 1, 2], ROWS: [9, 5, 2, 1, 1]}
     )
     assert plain(keep_heaviest(frame, form, ["p", "k0"])) == {
         (0, None, 1): (7,),

@@ -17,11 +17,14 @@ SAME = "SELECT src, SUM(length) AS b FROM packets WHERE port = 80 GROUP BY windo
 MEDIAN = "SELECT MEDIAN(x) AS m FROM packets [WINDOW 1 min]"
 JOIN = "SELECT p.src FROM packets p [RANGE 10 s] JOIN flows f [RANGE 5 s] ON p.src = f.src"
 ROWS = "SELECT src, AVG(length) AS a FROM packets [PARTITION BY src ROWS 100]"
+TWIN = "SELECT src, SUM(length) AS bytes FROM packets [WINDOW 10 min SLIDE 4 min] WHERE port = 80 GROUP BY 1"
+HTTPS = "SELECT src, COUNT(*) AS n FROM packets [WINDOW 1 min] WHERE port = 443 GROUP BY src"
+WEB = "SELECT src, COUNT(*) AS n FROM packets [WINDOW 1 min] WHERE port IN (80, 443) GROUP BY src"
 
 
 @pytest.fixture(scope="module")
 def pipeline(bind: Callable[..., Query], streams: dict[str, Stream]) -> Pipeline:
-    queries = {"top": TOP, "mean": MEAN, "same": SAME, "median": MEDIAN, "pairs": JOIN, "recent": ROWS}
+    queries = {"top": TOP, "mean": MEAN, "same": SAME, "median": MEDIAN, "pairs": JOIN, "recent": ROWS, "twin": TWIN}
     return Pipeline("monitor", tuple(streams.values()), tuple(bind(sql, name) for name, sql in queries.items()))
 
 
@@ -53,9 +56,9 @@ def test_a_synopsis_names_all_queries_it_serves(value: dict[str, Any], pipeline:
         "keys": ["packets.src"],
         "detail": None,
         "where": "packets.port = 80",
-        "measures": ["rows", "sum(packets.length)"],
+        "measures": ["count(packets.length)", "rows", "sum(packets.length)"],
         "keeps": None,
-        "serves": ["top", "same"],
+        "serves": ["top", "mean", "same", "twin"],
     }
 
 
@@ -75,7 +78,33 @@ def test_every_synopsis_a_query_names_is_there(value: dict[str, Any]):
 def test_a_query_says_how_it_is_answered(value: dict[str, Any], query: str, window: str, pane: str, panes: int):
     found = value["queries"][query]
     assert (found["runs"], found["window"], found["pane"], found["panes_per_answer"]) == (True, window, pane, panes)
-    assert found["why"] == f"panes of {pane}, the greatest length that divides size and slide"
+    assert found["why"] == "kept for itself"
+
+
+def test_queries_of_a_group_are_answered_together(value: dict[str, Any]):
+    assert value["groups"] == [
+        {
+            "queries": ["top", "mean", "same", "twin"],
+            "by": ["packets.src"],
+            "where": "packets.port = 80",
+            "computed_once": [["top", "twin"]],
+            "why": "kept for itself",
+        },
+        {"queries": ["median"], "by": [], "where": None, "computed_once": [], "why": "kept for itself"},
+    ]
+
+
+def test_a_query_answered_from_what_others_keep_says_so(bind: Callable[..., Query], streams: dict[str, Stream]):
+    queries = tuple(bind(sql, name) for name, sql in {"web": WEB, "top": TOP, "https": HTTPS}.items())
+    found = explain(Pipeline("p", tuple(streams.values()), queries))
+    parts = {plan_answer(query).main for query in queries[1:]}
+    assert set(found["synopses"]) == parts, "nothing is kept for the union itself"
+    assert set(found["queries"]["web"]["synopses"]) == parts
+    assert found["queries"]["web"]["why"] == "a union of disjoint filters kept for others"
+    assert all(found["synopses"][id_]["serves"][0] == "web" for id_ in parts)
+    assert {found["synopses"][id_]["pane"] for id_ in parts} == {"1 min"}, "panes fit all queries they serve"
+    (group,) = (g for g in found["groups"] if g["queries"] == ["web"])
+    assert group["why"] == "a union of disjoint filters kept for others"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +162,14 @@ def test_a_union_is_explained(bind: Callable[..., Query], streams: dict[str, Str
         pytest.param(
             "  packets: from a DataFrame, time ts, rows up to 5 s late are used", id="a stream and its lateness"
         ),
-        pytest.param("      keeps rows, sum(packets.length); serves top, same", id="a shared synopsis"),
+        pytest.param(
+            "      keeps count(packets.length), rows, sum(packets.length); serves top, mean, same, twin",
+            id="a shared synopsis",
+        ),
+        pytest.param("  by packets.src where packets.port = 80: top, mean, same, twin", id="a group"),
+        pytest.param("  by no key: median", id="a group without a key"),
+        pytest.param("      top, twin ask for the same and are computed once", id="equal queries"),
+        pytest.param("      5 panes per answer; kept for itself", id="why a query is answered so"),
         pytest.param("  top: [WINDOW 10 min SLIDE 4 min] over packets, to parquet", id="a query and its sink"),
         pytest.param("  pairs: not run: a join cannot be run by this version", id="a query that does not run"),
     ],
@@ -146,6 +182,6 @@ def test_text_names_every_synopsis_with_its_panes(pipeline: Pipeline, value: dic
     text = explain_text(pipeline)
     main = plan_answer(pipeline.queries[0]).main
     assert f"  {main}: panes of 2 min of packets where packets.port = 80 by packets.src" in text.splitlines()
-    detail = plan_answer(pipeline.queries[3]).synopses[1].id
+    detail = plan_answer(pipeline.queries[3]).demands[1].synopsis.id
     assert f"  {detail}: panes of 1 min of packets by no key, detail packets.x" in text.splitlines()
     assert all(f"  {id_}: " in text for id_ in value["synopses"])

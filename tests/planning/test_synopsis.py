@@ -1,4 +1,4 @@
-"""Which synopses answer which aggregates, and when two queries share them."""
+"""Which synopses answer which aggregates, and when two queries demand the same."""
 
 from __future__ import annotations
 
@@ -7,16 +7,29 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import SpecError
-from headrace.model import Query
-from headrace.planning import AnswerPlan, Synopsis, plan_answer
+from headrace.model import DataType, Kind, Query
+from headrace.planning import ROWS, AnswerPlan, Demand, Measure, Synopsis, plan_answer
 
 Bind = Callable[..., Query]
 WINDOW = "[WINDOW 10 min SLIDE 2 min]"
 
 
-def described(synopsis: Synopsis) -> list[str]:
-    arguments = synopsis.feeds[0].arguments
-    return [m.kind if m.argument is None else f"{m.kind}({arguments[m.argument]})" for m in synopsis.measures]
+def text(measure: Measure) -> str:
+    return measure.kind if measure.arguments is None else f"{measure.kind}({measure.arguments[0]})"
+
+
+def described(demand: Demand) -> list[str]:
+    return [text(measure) for measure in demand.measures]
+
+
+def synopses(plan: AnswerPlan) -> list[Synopsis]:
+    return [demand.synopsis for demand in plan.demands]
+
+
+def used(plan: AnswerPlan) -> list[tuple[int, ...]]:
+    """Per aggregate the positions of its measures in the demand they come from."""
+    columns = {d.synopsis.id: [measure.column for measure in d.measures] for d in plan.demands}
+    return [tuple(columns[s.synopsis].index(column) for column in s.columns) for s in plan.sources]
 
 
 def plan(bind: Bind, select: str, tail: str = "", name: str = "q") -> AnswerPlan:
@@ -24,7 +37,7 @@ def plan(bind: Bind, select: str, tail: str = "", name: str = "q") -> AnswerPlan
 
 
 @pytest.mark.parametrize(
-    ("aggregate", "measures", "used"),
+    ("aggregate", "measures", "positions"),
     [
         pytest.param("COUNT(*)", ["rows"], (0,), id="a count of rows needs rows"),
         pytest.param("COUNT(1)", ["rows"], (0,), id="so does a count of a constant"),
@@ -61,13 +74,16 @@ def plan(bind: Bind, select: str, tail: str = "", name: str = "q") -> AnswerPlan
         ),
     ],
 )
-def test_plain_aggregates_need_one_synopsis(bind: Bind, aggregate: str, measures: list[str], used: tuple[int, ...]):
+def test_plain_aggregates_need_one_synopsis(
+    bind: Bind, aggregate: str, measures: list[str], positions: tuple[int, ...]
+):
     found = plan(bind, f"{aggregate} AS v")
-    (synopsis,) = found.synopses
-    assert [text.lower() for text in described(synopsis)] == [text.lower() for text in measures]
+    (demand,) = found.demands
+    synopsis = demand.synopsis
+    assert [name.lower() for name in described(demand)] == [name.lower() for name in measures]
     assert (synopsis.detail, synopsis.keep, synopsis.feeds[0].detail) == (None, None, None)
     (source,) = found.sources
-    assert (source.measures, source.synopsis, found.main) == (used, synopsis.id, synopsis.id)
+    assert (used(found), source.synopsis, found.main) == ([positions], synopsis.id, synopsis.id)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +104,13 @@ def test_details(
     bind: Bind, aggregate: str, detail: str, keep: int | None, measures: list[str], parameters: tuple[float, ...]
 ):
     found = plan(bind, f"{aggregate} AS v")
-    main, other = found.synopses
+    main, demand = found.demands
+    other = demand.synopsis
     (source,) = found.sources
-    assert found.main == main.id
+    assert found.main == main.synopsis.id
     assert described(main) == ["rows"], "groups are known even where no detail is"
-    assert (other.feeds[0].detail, other.keep, described(other)) == (detail, keep, measures)
-    assert (source.synopsis, source.measures, source.parameters) == (other.id, (0,), parameters)
+    assert (other.feeds[0].detail, other.keep, described(demand)) == (detail, keep, measures)
+    assert (source.synopsis, source.columns, source.parameters) == (other.id, (ROWS,), parameters)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +126,8 @@ def test_distinct_estimates_take_as_many_registers_as_the_deviation_asks(bind: B
     found = plan(bind, f"{aggregate} AS v")
     (source,) = found.sources
     assert source.parameters == (bits,)
-    registers = found.synopses[1]
-    assert f"& {2**bits - 1}L" in (registers.feeds[0].detail or "")
+    registers = found.demands[1]
+    assert f"& {2**bits - 1}L" in (registers.synopsis.feeds[0].detail or "")
     assert [m.kind for m in registers.measures] == ["max"]
 
 
@@ -130,20 +147,20 @@ def test_approximate_percentiles_state_their_error(bind: Bind, aggregate: str, e
 
 def test_average_sum_and_count_share_their_measures(bind: Bind):
     found = plan(bind, "AVG(x) AS a, SUM(x) AS b, COUNT(x) AS c, COUNT(*) AS n")
-    (synopsis,) = found.synopses
-    assert described(synopsis) == ["rows", "sum(packets.x)", "count(packets.x)"]
-    assert [source.measures for source in found.sources] == [(1, 2), (1,), (2,), (0,)]
+    (demand,) = found.demands
+    assert described(demand) == ["rows", "sum(packets.x)", "count(packets.x)"]
+    assert used(found) == [(1, 2), (1,), (2,), (0,)]
 
 
 def test_percentiles_and_distinct_counts_of_one_column_share_their_details(bind: Bind):
     found = plan(bind, "MEDIAN(length) AS a, PERCENTILE(length, 0.9) AS b, COUNT(DISTINCT length) AS c")
-    assert len(found.synopses) == 2
+    assert len(found.demands) == 2
     assert len({source.synopsis for source in found.sources}) == 1
 
 
 def test_kept_and_whole_details_do_not_mix(bind: Bind):
     found = plan(bind, "approx_top_k(src, 3) AS a, COUNT(DISTINCT src) AS b")
-    assert [s.keep for s in found.synopses] == [None, 1000, None]
+    assert [s.keep for s in synopses(found)] == [None, 1000, None]
 
 
 SAME = "src, SUM(length) AS bytes"
@@ -165,52 +182,90 @@ SAME = "src, SUM(length) AS bytes"
         pytest.param(
             ("AVG(x) AS a", ""), ("SUM(x) AS a, COUNT(x) AS b", ""), True, id="an average, or its sum and its count"
         ),
+        pytest.param(
+            (SAME, "GROUP BY src"),
+            ("src, MAX(port) AS p", "GROUP BY src"),
+            True,
+            id="measures come and go with queries",
+        ),
         pytest.param(("STDDEV(x) AS a", ""), ("VAR_POP(x) AS a", ""), True, id="deviation or variance"),
         pytest.param(("MEDIAN(x) AS a", ""), ("PERCENTILE(x, 0.9) AS a", ""), True, id="fractions of a percentile"),
         pytest.param((SAME, "GROUP BY src"), ("dst, SUM(length) AS bytes", "GROUP BY dst"), False, id="other keys"),
-        pytest.param((SAME, "GROUP BY src"), ("src, SUM(port) AS bytes", "GROUP BY src"), False, id="other arguments"),
+        pytest.param((SAME, "GROUP BY src"), ("src, SUM(port) AS bytes", "GROUP BY src"), True, id="other arguments"),
+        pytest.param(
+            ("src, dst, COUNT(*) AS n", "GROUP BY src, dst"),
+            ("src, dst, COUNT(*) AS n", "GROUP BY dst, src"),
+            False,
+            id="the order of keys",
+        ),
+        pytest.param(("MEDIAN(x) AS a", ""), ("MEDIAN(length) AS a", ""), False, id="other details"),
+        pytest.param(
+            ("approx_top_k(src, 3) AS a", ""), ("approx_top_k(src, 3, 50) AS a", ""), False, id="other bounds"
+        ),
         pytest.param((SAME, "GROUP BY src"), (SAME, "WHERE port = 80 GROUP BY src"), False, id="another filter"),
     ],
 )
-def test_identity_is_what_a_query_needs(bind: Bind, one: tuple[str, str], other: tuple[str, str], same: bool):
+def test_identity_is_which_rows_are_kept_by_what(bind: Bind, one: tuple[str, str], other: tuple[str, str], same: bool):
     first, second = plan(bind, *one, name="first"), plan(bind, *other, name="second")
-    assert (first.synopses == second.synopses) is same
-    assert ({s.id for s in first.synopses} == {s.id for s in second.synopses}) is same
+    assert (synopses(first) == synopses(second)) is same
+    assert ({s.id for s in synopses(first)} == {s.id for s in synopses(second)}) is same
 
 
-def test_both_window_forms_share_when_their_panes_are_as_long(bind: Bind):
+def test_windows_do_not_belong_to_identity(bind: Bind):
     papers = plan_answer(bind("SELECT COUNT(*) AS n FROM packets [WINDOW 10 min SLIDE 4 min]"))
     sparks = plan_answer(bind("SELECT COUNT(*) AS n FROM packets GROUP BY window(ts, '6 minutes', '2 minutes')"))
     shifted = plan_answer(
         bind("SELECT COUNT(*) AS n FROM packets GROUP BY window(ts, '6 minutes', '2 minutes', '30 seconds')")
     )
-    assert papers.main == sparks.main
-    assert papers.synopses[0].pane_us == 120_000_000
-    assert shifted.synopses[0].pane_us == 30_000_000, "a start time cuts panes shorter"
+    assert papers.main == sparks.main == shifted.main
+    panes = [found.aggregate.window.pane_us // 1_000_000 for found in (papers, sparks, shifted)]
+    assert panes == [120, 120, 30], "a start time cuts panes shorter"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param("SUM(length)", "AVG(length)", True, id="a sum and the sum of an average"),
+        pytest.param("MIN(length)", "MAX(length)", False, id="two kinds over one argument"),
+        pytest.param("SUM(length)", "SUM(port)", False, id="two arguments"),
+        pytest.param("SUM(length)", "SUM(length) FILTER (WHERE ok)", False, id="with and without a filter"),
+        pytest.param("STDDEV(x)", "VAR_POP(x)", True, id="moments are moments"),
+    ],
+)
+def test_columns_are_named_by_what_they_hold(bind: Bind, one: str, other: str, same: bool):
+    first, second = plan(bind, f"{one} AS v"), plan(bind, f"src, {other} AS v", "WHERE ok GROUP BY src")
+    assert (first.sources[0].columns[0] == second.sources[0].columns[0]) is same
+
+
+def test_a_column_tells_types_apart():
+    columns = {Measure("min", ("s.a",), DataType(kind)).column for kind in (Kind.INT, Kind.BIGINT, Kind.STRING)}
+    assert len(columns) == 3
+    assert Measure("rows", None, DataType(Kind.BIGINT)).column == ROWS
 
 
 def test_identity_is_the_same_in_every_process(bind: Bind):
     # A changed id makes every checkpoint out there start anew: change it knowingly.
-    assert plan(bind, "COUNT(*) AS n").main == "e4a566d88faa"
+    found = plan(bind, "SUM(length) AS n")
+    assert (found.main, found.sources[0].columns) == ("907d8c22192a", ("sum_ca513b66b9ce",))
 
 
 @pytest.mark.parametrize(
     ("key", "type_"), [pytest.param("x", "DOUBLE", id="doubles"), pytest.param("f", "FLOAT", id="floats")]
 )
 def test_float_keys_have_one_nan_and_one_zero(bind: Bind, key: str, type_: str):
-    (synopsis,) = plan(bind, f"{key}, COUNT(*) AS n", f"GROUP BY {key}").synopses
+    (synopsis,) = synopses(plan(bind, f"{key}, COUNT(*) AS n", f"GROUP BY {key}"))
     column = f"packets.{key}"
     assert synopsis.feeds[0].keys == (f"CASE WHEN isnan({column}) THEN {type_}('NaN') ELSE {column} + {type_}(0) END",)
 
 
 def test_other_keys_are_taken_as_they_are(bind: Bind):
-    (synopsis,) = plan(bind, "src, port, COUNT(*) AS n", "GROUP BY src, port").synopses
+    (synopsis,) = synopses(plan(bind, "src, port, COUNT(*) AS n", "GROUP BY src, port"))
     assert synopsis.feeds[0].keys == ("packets.src", "packets.port")
     assert [str(key) for key in synopsis.keys] == ["STRING", "INT"]
 
 
 def test_distinct_floats_have_one_nan_and_one_zero(bind: Bind):
-    detail = plan(bind, "COUNT(DISTINCT x) AS n").synopses[1].feeds[0].detail
+    detail = synopses(plan(bind, "COUNT(DISTINCT x) AS n"))[1].feeds[0].detail
     assert detail is not None
     assert "isnan(packets.x)" in detail
 
@@ -223,15 +278,11 @@ def test_a_union_feeds_one_synopsis_from_every_stream(bind: Bind):
             f"{WINDOW} GROUP BY src"
         )
     )
-    (synopsis,) = found.synopses
-    packets, flows = synopsis.feeds
+    (demand,) = found.demands
+    packets, flows = demand.synopsis.feeds
     assert (packets.stream, packets.where, packets.keys) == ("packets", "packets.port = 80", ("packets.src",))
-    assert (flows.stream, flows.where, flows.keys, flows.arguments) == (
-        "flows",
-        None,
-        ("flows.dst",),
-        ("flows.length * 2",),
-    )
+    assert (flows.stream, flows.where, flows.keys) == ("flows", None, ("flows.dst",))
+    assert [m.arguments for m in demand.measures] == [None, ("packets.length", "flows.length * 2")]
 
 
 @pytest.mark.parametrize(

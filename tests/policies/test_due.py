@@ -13,7 +13,7 @@ from headrace.policies import Due, due_windows, last_end_with_rows
 
 
 def ends(due: Due | None) -> list[int]:
-    return [] if due is None else list(range(due.first_us, due.last_us + 1, due.slide_us))
+    return [] if due is None else list(due.ends)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,28 @@ def test_due(window: TimeWindow, first_row: int | None, answered: int | None, no
     due = due_windows(window, first_row, answered, now)
     assert ends(due) == wanted
     assert (due.count if due else 0) == len(wanted)
+    if due is not None:
+        assert (due.first_us, due.last_us) == (wanted[0], wanted[-1])
+
+
+@pytest.mark.parametrize(
+    ("some", "first", "last", "count"),
+    [
+        pytest.param(range(10, 41, 10), 10, 40, 4, id="every slide"),
+        pytest.param((10, 25, 30), 10, 30, 3, id="ends at any distance"),
+        pytest.param((7,), 7, 7, 1, id="one end"),
+    ],
+)
+def test_due_ends_need_not_be_evenly_spaced(some: range | tuple[int, ...], first: int, last: int, count: int):
+    due = Due(some)
+    assert (due.first_us, due.last_us, due.count) == (first, last, count)
+    assert hash(due) == hash(Due(some)), "equal asks are found by their ends"
+
+
+def test_a_leap_over_years_makes_no_list_of_ends():
+    due = due_windows(SlidingWindow(10, 10), 0, None, 10**15)
+    assert due is not None
+    assert (due.count, due.ends) == (10**14, range(10, 10**15 + 1, 10))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ __all__ = ["CompactTask", "VerifyTask"]
 
 @dataclass(frozen=True)
 class CompactTask:
-    """Merges chunks, bin by bin; panes that ended at or before `expired_us` of their synopsis are left out."""
+    """Merges chunks, bin by bin; panes that begin before `expired_us` of their synopsis are left out."""
 
     folder: str
     epoch: int

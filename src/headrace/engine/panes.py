@@ -130,10 +130,12 @@ def concat(frames: Sequence[pl.DataFrame], layout: Layout, carry: Sequence[str] 
 
 
 def merge(frames: Sequence[pl.DataFrame], layout: Layout, by: Sequence[str], carry: Sequence[str] = ()) -> pl.DataFrame:
-    """Frames merged into one row per value of the columns in `by`."""
+    """Frames merged into one row per value of the columns in `by`; a measure that all of them lack stays away."""
     rows = concat(frames, layout, carry)
     aggregates: list[pl.Expr] = [pl.col(name).first() for name in carry]
     for name, kind, storage in layout.measures:
+        if columns_of_measure(name, kind)[0] not in rows.columns:
+            continue
         column = pl.col(name)
         match kind:
             case "rows" | "count":
