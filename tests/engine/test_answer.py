@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from held import hold
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.answer import AnswerSpec, PlannedAggregate, answer, load_panes
-from headrace.engine.chunks import write_chunk
+from headrace.engine.answer import AnswerSpec, DemandSpec, Meter, Panes, PlannedAggregate, answers
 from headrace.engine.panes import Layout, partial
+from headrace.planning import ROWS
 from headrace.planning.synopsis import BUCKET_OFFSET
 from headrace.policies import Due
 
@@ -26,10 +27,27 @@ STORAGE = {pl.Int32: "int", pl.Int64: "wide", pl.Float64: "float", pl.Float32: "
 MEASURES = {"sum": ("sum",), "avg": ("sum", "count"), "count": ("count",), "min": ("min",), "max": ("max",)}
 MOMENTS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
 DETAILED = ("percentile", "percentile_disc", "approx_top_k")
+COUNTED = (ROWS, "rows", "wide")
 
 
 def us(time: int) -> datetime:
     return datetime.fromtimestamp(time / 1_000_000, UTC)
+
+
+def demand(layout: Layout) -> DemandSpec:
+    """A demand that its own panes supply."""
+    return DemandSpec(layout, ((layout.id, tuple(range(layout.keys))),), False)
+
+
+def answer(spec: AnswerSpec, panes: Panes, due: Due) -> pl.DataFrame | None:
+    """What one query answers alone."""
+    found = []
+    for position, frame in answers([(spec, due)], panes, 0):
+        assert position == 0
+        if isinstance(frame, Exception):
+            raise frame
+        found.append(frame)
+    return pl.concat(found, how="vertical_relaxed") if found else None
 
 
 def ask(
@@ -39,29 +57,31 @@ def ask(
     type_: str = "DOUBLE",
     parameters: tuple[float, ...] = (),
     distinct: bool = False,
-    due: Due = Due(10, 10, 10),  # noqa: B008 - frozen
+    due: Due = Due((10,)),  # noqa: B008 - frozen
     size: int = 10,
     always: bool = True,
 ) -> pl.DataFrame | None:
     """One aggregate `v` over rows with time `t`, value `x` and perhaps key `k`, in panes of 5 us."""
     keys = 1 if "k" in rows else 0
-    frame = pl.DataFrame({"p": pl.Series(rows["t"], dtype=pl.Int64) // 5, "x": pl.Series(rows["x"], dtype=dtype)})
+    frame = pl.DataFrame({"p": pl.Series(rows["t"], dtype=pl.Int64) // 5 * 5, "x": pl.Series(rows["x"], dtype=dtype)})
     if keys:
         frame = frame.with_columns(k0=pl.Series(rows["k"], dtype=pl.String))
     storage = f"decimal:{dtype.scale}" if isinstance(dtype, pl.Decimal) else STORAGE[dtype]
     detail = distinct or function in DETAILED
     kinds = MEASURES.get(function, ("moments",))
-    plain = Layout("main", 5, keys, False, (("rows", "wide"), *(() if detail else ((k, storage) for k in kinds))), None)
-    fine = Layout("fine", 5, keys, True, (("rows", "wide"),), None)
-    panes = {}
-    if frame.height:
-        panes["main"] = partial(frame, plain, [None, *(["x"] * (len(plain.measures) - 1))], [])
+    plain = Layout("main", 5, keys, False, (COUNTED, *(() if detail else ((k, k, storage) for k in kinds))), None)
+    fine = Layout("fine", 5, keys, True, (COUNTED,), None)
+    parts = []
+    # One chunk for odd rows and one for even ones.
+    for some in (frame[::2], frame[1::2]):
+        parts.append([("main", 0, partial(some, plain, [None, *(["x"] * (len(plain.measures) - 1))], []))])
         if detail:
-            panes["fine"] = partial(frame.rename({"x": "d"}), fine, [None], [])
-    measures = (0,) if detail else tuple(range(1, len(plain.measures)))
-    aggregate = PlannedAggregate("v", function, type_, distinct, "fine" if detail else "main", measures, parameters)
-    spec = AnswerSpec("q", size, always and not keys, ("c0",) * keys, "main", (aggregate,), (plain, fine))
-    return answer(spec, panes, due)
+            parts[-1].append(("fine", 0, partial(some.rename({"x": "d"}), fine, [None], [])))
+    columns = (ROWS,) if detail else kinds
+    aggregate = PlannedAggregate("v", function, type_, distinct, "fine" if detail else "main", columns, parameters)
+    demands = (demand(plain), demand(fine)) if detail else (demand(plain),)
+    spec = AnswerSpec(size, always and not keys, ("c0",) * keys, (aggregate,), demands)
+    return answer(spec, hold(parts), due)
 
 
 def value(function: str, values: list[Any], dtype: Any, **options: Any) -> Any:
@@ -249,17 +269,17 @@ def test_details_of_groups_do_not_mix():
 
 def sketch(function: str, type_: str, detail: list[int], measure: list[int], parameters: tuple[float, ...]) -> Any:
     kind = "max" if function == "approx_count_distinct" else "rows"
-    main = Layout("main", 10, 0, False, (("rows", "wide"),), None)
-    fine = Layout("fine", 10, 0, True, ((kind, "int"),), None)
-    aggregate = PlannedAggregate("v", function, type_, False, "fine", (0,), parameters)
-    spec = AnswerSpec("q", 10, True, (), "main", (aggregate,), (main, fine))
-    panes = {
-        "main": pl.DataFrame({"p": [0], "m0": [len(detail)]}),
-        "fine": pl.DataFrame(
-            {"p": [0] * len(detail), "d": pl.Series(detail, dtype=pl.Int32), "m0": pl.Series(measure, dtype=pl.Int64)}
-        ),
-    }
-    found = answer(spec, panes, Due(10, 10, 10))
+    column = ROWS if kind == "rows" else "max_rank"
+    main = Layout("main", 10, 0, False, (COUNTED,), None)
+    fine = Layout("fine", 10, 0, True, ((column, kind, "int"),), None)
+    aggregate = PlannedAggregate("v", function, type_, False, "fine", (column,), parameters)
+    spec = AnswerSpec(10, True, (), (aggregate,), (demand(main), demand(fine)))
+    details = pl.DataFrame(
+        {"p": [0] * len(detail), "d": pl.Series(detail, dtype=pl.Int32), column: pl.Series(measure, dtype=pl.Int64)},
+        schema_overrides={"p": pl.Int64},
+    )
+    panes = hold([[("main", 0, pl.DataFrame({"p": [0], ROWS: [len(detail)]})), ("fine", 0, details)]])
+    found = answer(spec, panes, Due((10,)))
     assert found is not None
     return found["v"].item()
 
@@ -365,7 +385,7 @@ def test_windows_take_the_rows_from_their_start_up_to_their_end():
     #   rows   0   4 | 5 | 10 14 |    |
     #   ends        5   10      15   20   25       size 10, slide 5
     rows = {"t": [0, 4, 5, 10, 14], "x": [1, 2, 4, 8, 16]}
-    found = ask("sum", rows, pl.Int64, due=Due(5, 25, 5))
+    found = ask("sum", rows, pl.Int64, due=Due(range(5, 26, 5)))
     assert found is not None
     assert found.select("window_start", "window_end", "v").rows() == [
         (us(-5), us(5), 3),
@@ -401,7 +421,7 @@ def test_the_papers_form_without_keys_answers_empty_windows_too(
     function: str, dtype: Any, options: dict[str, Any], empty: Any, times: list[int], there: list[int]
 ):
     rows = {"t": times, "x": [1] * len(times)}
-    found = ask(function, rows, dtype, due=Due(10, 30, 10), **options)
+    found = ask(function, rows, dtype, due=Due(range(10, 31, 10)), **options)
     assert found is not None
     assert found["window_end"].to_list() == [us(10), us(20), us(30)]
     for end, answered in zip(found["window_end"], found["v"].to_list(), strict=True):
@@ -409,17 +429,17 @@ def test_the_papers_form_without_keys_answers_empty_windows_too(
 
 
 def test_a_window_of_nulls_beside_a_window_of_values():
-    found = ask("percentile", {"t": [2, 12], "x": [None, 4.0]}, pl.Float64, parameters=(0.5,), due=Due(10, 20, 10))
+    found = ask("percentile", {"t": [2, 12], "x": [None, 4.0]}, pl.Float64, parameters=(0.5,), due=Due((10, 20)))
     assert found is not None
     assert found["v"].to_list() == [None, 4.0]
 
 
 def test_sparks_form_answers_no_empty_window():
     rows = {"t": [2, 22], "x": [1, 1]}
-    found = ask("sum", rows, pl.Int32, due=Due(10, 30, 10), always=False)
+    found = ask("sum", rows, pl.Int32, due=Due(range(10, 31, 10)), always=False)
     assert found is not None
     assert found["window_end"].to_list() == [us(10), us(30)]
-    assert ask("sum", {"t": [2], "x": [1]}, pl.Int32, due=Due(40, 50, 10), always=False) is None
+    assert ask("sum", {"t": [2], "x": [1]}, pl.Int32, due=Due((40, 50)), always=False) is None
 
 
 @given(
@@ -433,10 +453,10 @@ def test_every_window_that_holds_rows_is_answered_with_them_and_no_other(
     rows: list[tuple[int, str | None]], form: tuple[int, int], first: int, more: int
 ):
     (size, slide), begin = form, first * 5
-    due = Due(begin, begin + more * slide, slide)
+    due = Due(range(begin, begin + more * slide + 1, slide))
     wanted = {
         (us(end), key): count
-        for end in range(due.first_us, due.last_us + 1, slide)
+        for end in due.ends
         for key, count in Counter(k for t, k in rows if end - size <= t < end).items()
     }
     found = ask(
@@ -452,7 +472,7 @@ def test_every_window_that_holds_rows_is_answered_with_them_and_no_other(
 
 def test_groups_without_rows_in_a_window_are_not_in_its_answer():
     rows = {"t": [2, 3, 12], "x": [1, 2, 4], "k": ["a", "b", "b"]}
-    found = ask("sum", rows, pl.Int32, due=Due(10, 30, 10))
+    found = ask("sum", rows, pl.Int32, due=Due(range(10, 31, 10)))
     assert found is not None
     assert sorted(found.select("window_end", "c0", "v").rows()) == [
         (us(10), "a", 1),
@@ -463,25 +483,22 @@ def test_groups_without_rows_in_a_window_are_not_in_its_answer():
 
 def test_panes_before_1970():
     rows = {"t": [-1, -5, -6], "x": [1, 2, 4]}
-    found = ask("sum", rows, pl.Int32, due=Due(-5, 5, 5), size=5)
+    found = ask("sum", rows, pl.Int32, due=Due(range(-5, 6, 5)), size=5)
     assert found is not None
     assert found["v"].to_list() == [4, 3, None]
 
 
-def test_only_the_panes_that_windows_need_are_loaded(tmp_path: Any):
-    form = Layout("main", 5, 0, False, (("rows", "wide"),), None)
-    names = []
-    for panes in ([0, 1, 2], [2, 3, 4]):
-        chunk = write_chunk(str(tmp_path), 1, 0, [("main", 5, 0, pl.DataFrame({"p": panes, "m0": [1] * 3}))])
-        assert chunk is not None
-        names.append(chunk.name)
-    aggregate = PlannedAggregate("v", "count", "BIGINT", False, "main", (0,), ())
-    spec = AnswerSpec("q", 10, True, (), "main", (aggregate,), (form,))
-    #   panes   0 | 1 | 2 | 3 | 4         ends at 15 and 20 need panes 1, 2 and 3
-    found = load_panes(str(tmp_path), {"main": names}, spec, 0, Due(15, 20, 5))
-    assert sorted(found["main"].rows()) == [(1, 1), (2, 2), (3, 1)]
-    once = load_panes(str(tmp_path), {"main": names}, spec, 0, Due(15, 15, 5))
-    answered = answer(spec, once, Due(15, 15, 5))
-    assert answered is not None
-    assert answered["v"].to_list() == [3]
-    assert load_panes(str(tmp_path), {"main": names}, spec, 1, Due(15, 15, 5)) == {}, "another bin has nothing"
+def test_only_the_panes_that_windows_need_are_read():
+    form = Layout("main", 5, 0, False, (COUNTED,), None)
+    held = [[("main", 0, pl.DataFrame({"p": panes, ROWS: [1] * 3}))] for panes in ([0, 5, 10], [10, 15, 20])]
+    aggregate = PlannedAggregate("v", "count", "BIGINT", False, "main", (ROWS,), ())
+    spec = AnswerSpec(10, True, (), (aggregate,), (demand(form),))
+    panes, meter = hold(held, bins=2), Meter()
+    #   panes   0 | 5 | 10 | 15 | 20         ends at 15 and 20 need panes 5, 10 (twice) and 15
+    ((_, found),) = answers([(spec, Due((15, 20)))], panes, 0, meter)
+    assert isinstance(found, pl.DataFrame)
+    assert found["v"].to_list() == [3, 3]
+    assert (meter.panes, meter.rows) == (3, 4)
+    ((_, other),) = answers([(spec, Due((15,)))], panes, 1)
+    assert isinstance(other, pl.DataFrame)
+    assert other["v"].to_list() == [0], "another bin has nothing"
