@@ -152,8 +152,10 @@ class View:
         pick = np.concatenate([*picks, np.empty(0, np.int64)])
         groups = self._groups[pick] if self._layout.groups else self._groups[pick].select()
         columns = [pl.Series("w", np.repeat(np.arange(len(bounds), dtype=np.int64), counts)), *groups.get_columns()]
-        for name, kind, storage in self._layout.measures:
-            columns += self._evaluator(name, kind, storage)(low, high)
+        # Infinities that cancel out, sums beyond the greatest double: SQL has values for them, no warning.
+        with np.errstate(invalid="ignore", over="ignore"):
+            for name, kind, storage in self._layout.measures:
+                columns += self._evaluator(name, kind, storage)(low, high)
         return pl.DataFrame(columns), starts
 
     def _rows_before(self, time: int, found: dict[int, Integers]) -> Integers:
@@ -239,15 +241,15 @@ class View:
 
     def _extreme(self, name: str, kind: str) -> Evaluator:
         """Minima and maxima of values of any type, by their rank among all values."""
-        values = (
-            self._rows.select(name).unique().drop_nulls().sort(name).with_row_index("rank").cast({"rank": pl.Int64})
-        )
-        ranks = self._rows.select(name).join(values, on=name, how="left", maintain_order="left")["rank"]
-        none = -1 if kind == "max" else len(values)
-        leaves = (ranks.fill_null(none).to_numpy(),)
+        column = self._rows[name]
+        order = column.arg_sort(nulls_last=True).head(len(column) - column.null_count())
+        none = -1 if kind == "max" else len(order)
+        ranks = np.full(len(column), none, np.int64)
+        ranks[order.to_numpy()] = np.arange(len(order))
+        leaves = (ranks,)
         better = np.maximum if kind == "max" else np.minimum
         tree = _Tree.over(leaves, lambda a, b: (better(a[0], b[0]),), (none,), self._longest)
-        known = values[name]
+        known = column.gather(order)
 
         def best(low: Integers, high: Integers) -> list[pl.Series]:
             rank = pl.Series(tree.ranges(low, high)[0])
