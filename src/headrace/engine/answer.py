@@ -189,17 +189,18 @@ def _ends(spec: AnswerSpec, main: View | None, due: Due) -> Sequence[int]:
         return due.ends
     if main is None:
         return ()
-    ends = due.ends
-    if len(ends) <= len(main.panes) * 4:
-        begins = np.asarray(ends) - spec.size_us
-        held = np.searchsorted(main.panes, ends) > np.searchsorted(main.panes, begins)
-        return [int(end) for end, held_ in zip(ends, held, strict=True) if held_]
-    # Far more ends than panes: a leap in time. Only ends near a pane can hold it.
-    assert isinstance(ends, range)
-    first = main.panes - (main.panes - ends.start) % ends.step + ends.step
-    near = first[:, None] + np.arange(0, spec.size_us, ends.step)[None, :]
-    inside = near[(near <= main.panes[:, None] + spec.size_us) & (near >= ends.start) & (near < ends.stop)]
-    return [int(end) for end in np.unique(inside)]
+    ends, panes = due.ends, main.panes
+    if not isinstance(ends, range):
+        held = np.searchsorted(panes, ends) > np.searchsorted(panes, np.asarray(ends) - spec.size_us)
+        return [end for end, held_ in zip(ends, held, strict=True) if held_]
+    # After a leap in time there are far more ends than panes: go by panes, each of which is in the windows that end
+    # after it begins and at most a size later, and take from each only what the ones before it did not give.
+    first = np.maximum((panes - ends.start) // ends.step + 1, 0)
+    last = np.minimum((panes + spec.size_us - ends.start) // ends.step, len(ends) - 1)
+    first[1:] = np.maximum(first[1:], last[:-1] + 1)
+    counts = np.maximum(last - first + 1, 0)
+    chosen = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    return [ends[i] for i in chosen.tolist()]
 
 
 def _answered(
