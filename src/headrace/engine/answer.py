@@ -14,7 +14,7 @@ from headrace.engine.chunks import read_part
 from headrace.engine.panes import Layout, concat, layout_of
 from headrace.engine.windows import View
 from headrace.model import HoppingWindow
-from headrace.planning import ROWS, Workload
+from headrace.planning import ROWS, Demand, Workload
 from headrace.planning.synopsis import BUCKET_OFFSET
 from headrace.policies import Due
 
@@ -40,7 +40,10 @@ class PlannedAggregate:
 
 @dataclass(frozen=True, slots=True)
 class DemandSpec:
-    """A demanded synopsis: what its frames look like, and the kept ones (with key positions) that make it up."""
+    """A demanded synopsis: what its frames look like, and the kept ones (with key positions) that make it up.
+
+    `whole` says that the rows of a group may be in any bin of the sources, or in another bin than the main one's.
+    """
 
     layout: Layout
     sources: tuple[tuple[str, tuple[int, ...]], ...]
@@ -66,12 +69,16 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
     """The part of a plan that tasks need."""
     plan = workload.plans[query]
     root = plan.aggregate
+    main = workload.supplies[plan.main]
+    # Rows are in bins by the keys of their synopsis in its own order: only with one order do they match.
+    order = main.sources[0].keys
+    spread = main.whole or any(source.keys != order for source in main.sources)
 
-    def demand(id_: str) -> DemandSpec:
-        supply = workload.supplies[id_]
-        found = next(d for d in plan.demands if d.synopsis.id == id_)
+    def demand(found: Demand) -> DemandSpec:
+        supply = workload.supplies[found.synopsis.id]
         layout = layout_of(found.synopsis, found.measures, root.window.pane_us)
-        return DemandSpec(layout, tuple((s.synopsis, s.keys) for s in supply.sources), supply.whole)
+        whole = spread or supply.whole or any(source.keys != order for source in supply.sources)
+        return DemandSpec(layout, tuple((s.synopsis, s.keys) for s in supply.sources), whole)
 
     return AnswerSpec(
         root.window.size_us,
@@ -89,7 +96,7 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
             )
             for s in plan.sources
         ),
-        tuple(demand(d.synopsis.id) for d in plan.demands),
+        tuple(demand(d) for d in plan.demands),
     )
 
 
