@@ -14,6 +14,8 @@ from sqlglot.errors import SqlglotError
 __all__ = ["ValueFilter", "disjoint_union", "value_filter"]
 
 T = TypeVar("T")
+# Up to here different integers are different doubles too, should the column be one.
+_EXACT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ def _values(node: exp.Expr) -> tuple[str, bool, frozenset[str]] | None:
         return None
     strings = literals[0].is_string
     if any(literal.is_string != strings or (not strings and not literal.is_int) for literal in literals):
+        return None
+    if not strings and any(int(literal.name) > _EXACT for literal in literals):
         return None
     # Integers are compared as numbers whatever the column's type; 7 and 07 are the same one.
     texts = (literal.name if strings else str(int(literal.name)) for literal in literals)
