@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.answer import AnswerSpec, answer, load_panes
-from headrace.engine.chunks import open_filesystem
+from headrace.engine.chunks import open_output
 from headrace.engine.finish import DirectFinish
 from headrace.errors import CorruptStateError
 from headrace.policies import Due
@@ -128,10 +128,8 @@ class DeliverTask:
         except Exception as error:  # the query's own failure: told, not raised
             return Delivery(number, error=_failure(error))
         name = f"{uuid.uuid4().hex}.parquet"
-        filesystem, path = open_filesystem(work.staging)
-        if filesystem.type_name == "local":
-            filesystem.create_dir(path, recursive=True)
-        pq.write_table(table, f"{path}/{name}", filesystem=filesystem, compression="snappy")
+        with open_output(work.staging, name, make_folder=True) as out:
+            pq.write_table(table, out, compression="snappy")
         return Delivery(number, file=name, rows=table.num_rows)
 
 

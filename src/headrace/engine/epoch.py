@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Projection, projection
 from headrace.engine.answer import spec_of
-from headrace.engine.arrow_rows import arrow_schema, run_on_batches
+from headrace.engine.arrow_rows import arrow_schema
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask
-from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Work
+from headrace.engine.deliver import AnswerTask, Work
 from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.hooks import Hooks
-from headrace.engine.jobs import Jobs
 from headrace.engine.panes import layout_of
 from headrace.engine.rejected import write_rejected
 from headrace.engine.sinks import FileSink, Sink
+from headrace.engine.state_io import StateIo
 from headrace.errors import CorruptStateError, EngineError
 from headrace.model import Entry, EpochDecision, Flush, Stream, streams_of
 from headrace.planning import AnswerPlan, Synopsis
@@ -48,6 +48,7 @@ __all__ = ["Epochs", "Installed"]
 MOST_EMPTY_WINDOWS = 100_000
 # Before any watermark and without any limit: every time fits.
 _EVER = (-(2**62), 2**62)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,14 @@ class Epochs:
         self,
         spark: SparkSession,
         checkpoint: Checkpoint,
+        io: StateIo,
         manifest: Manifest,
         streams: Sequence[Stream],
         queries: Mapping[str, Installed],
         corrupt: frozenset[str],
         hooks: Hooks,
     ) -> None:
-        self._spark, self._checkpoint, self._manifest = spark, checkpoint, manifest
+        self._spark, self._checkpoint, self._io, self._manifest = spark, checkpoint, io, manifest
         self._streams, self._queries, self._corrupt = tuple(streams), dict(queries), corrupt
         self._hooks, self._probe = hooks, hooks.probe
         self._projections: dict[tuple[str, ...], Projection] = {}
@@ -94,7 +96,6 @@ class Epochs:
         self._groups = [streams_of(installed.plan.query.root) for installed in self._queries.values()]
         self._since_us: int | None = None
         self._behind = False
-        self._small_jobs = Jobs(spark.sparkContext)
         self._busy, self._stopping = threading.Lock(), False
 
     @property
@@ -196,7 +197,7 @@ class Epochs:
         rows = batch.selectExpr(*shape.bound(bounds))
         if live not in self._schemas:
             self._schemas[live] = arrow_schema(rows)
-        return sum(run_on_batches(rows, self._schemas[live], task), Absorbed())
+        return sum(self._io.absorb(rows, self._schemas[live], task), Absorbed())
 
     def _culprits(
         self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...], failure: Exception
@@ -293,7 +294,12 @@ class Epochs:
                 if id_ in ids and end > least:
                     chunks[id_].append(chunk.name)
         sink = installed.sink
-        writes_parquet = isinstance(sink, FileSink) and sink.format == "parquet" and not sink.options
+        writes_parquet = (
+            isinstance(sink, FileSink)
+            and sink.format == "parquet"
+            and not sink.options
+            and self._io.delivers_to(sink.storage)
+        )
         finish = direct_finish(installed.plan.query) if writes_parquet else None
         return Work(
             spec_of(installed.plan),
@@ -305,20 +311,14 @@ class Epochs:
 
     def _deliver(self, works: Mapping[str, Work], progress: Progress) -> None:
         names, items = tuple(works), tuple(works.values())
-        bins = self._checkpoint.bins
-        combine = CombineTask(self._checkpoint.state_folder, items)
-        if bins == 1:
-            delivered = self._perform(DeliverTask(items, combine), bins)
-        else:
-            numbers = self._spark.sparkContext.parallelize(range(bins), bins)
-            by_query = numbers.mapPartitions(combine).partitionBy(min(bins, len(items)))
-            delivered = self._blamed(by_query.mapPartitions(DeliverTask(items)).collect)
+        delivered = self._blamed(lambda: self._io.deliver(items))
         files: dict[str, list[str]] = {name: [] for name in names}
         for delivery in delivered:
             name = names[delivery.work]
             if delivery.error is not None:
                 progress.failed[name] = delivery.error
             else:
+                assert delivery.file is not None
                 files[name].append(delivery.file)
                 progress.rows[name] = progress.rows.get(name, 0) + delivery.rows
         self._probe("mid-sinks")
@@ -332,10 +332,8 @@ class Epochs:
         installed = self._queries[name]
         query = installed.plan.query
         task = AnswerTask(self._checkpoint.state_folder, work, answer_schema(query))
-        bins = self._checkpoint.bins
         try:
-            answers = self._spark.range(0, bins, 1, bins).mapInArrow(task, answer_ddl(query))
-            results = spark_finish(answers, query.finish)
+            results = spark_finish(self._io.answers(task, answer_ddl(query)), query.finish)
             progress.rows[name] = installed.sink.write(results, progress.decision.epoch, progress.replay) or 0
         except Exception as failure:
             _raise_if_not_a_querys(failure)
@@ -424,7 +422,7 @@ class Epochs:
     ) -> tuple[Chunk, ...]:
         layouts = tuple(layout_of(s) for s in self._synopses(tuple(self._queries)) if s.id in expired)
         task = CompactTask(self._checkpoint.state_folder, epoch, merge.level, merge.chunks, layouts, dict(expired))
-        made = self._perform(task, self._checkpoint.bins)
+        made = self._blamed(lambda: self._io.compact(task))
         merged = set(merge.chunks)
         return (*(chunk for chunk in chunks if chunk.name not in merged), *made)
 
@@ -460,10 +458,7 @@ class Epochs:
             )
         return self._projections[names]
 
-    def _perform(self, order: Callable[[Iterable[int]], Iterable[Any]], n: int) -> list[Any]:
-        return self._blamed(lambda: self._small_jobs.run(order, n))
-
-    def _blamed(self, job: Callable[[], list[Any]]) -> list[Any]:
+    def _blamed(self, job: Callable[[], list[T]]) -> list[T]:
         """What the tasks of a job report; a failure says whose it is."""
         try:
             return job()

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.compact import VerifyTask
+from headrace.engine.choose_io import choose_io
 from headrace.engine.epoch import Epochs, Installed
 from headrace.engine.hooks import Hooks
-from headrace.engine.jobs import Jobs
 from headrace.engine.judge import columns_in_use, judge
 from headrace.engine.session import tune
+from headrace.engine.ship import prepare_executors
 from headrace.engine.sinks import FILE_FORMATS, MemorySink, open_sink
 from headrace.engine.sources import United, read_stream, unite
+from headrace.engine.state_io import StateIo
 from headrace.engine.status import describe
 from headrace.engine.storage import LocalStorage, open_storage
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
@@ -139,6 +140,7 @@ def start(
     """Starts a pipeline from where its checkpoint ends."""
     hooks = hooks or Hooks()
     tune(spark)
+    prepare_executors(spark.sparkContext)
     root = checkpoint or pipeline.engine.checkpoint
     if root is None:
         raise SpecError("a run needs a checkpoint: a folder of its own to keep its state in")
@@ -158,14 +160,15 @@ def start(
     manifest = point.open(bins, {s.name: _origin(s) for s in streams})
     try:
         fresh = manifest is None and not point.decisions()
-        _verify(point, manifest, spark)
+        io = choose_io(spark, point)
+        _verify(io, manifest)
         point.clean_orphans(manifest)
         manifest = _adopt(manifest, plans, pipeline, failed, hooks)
         installed = {
             name: Installed(plan, open_sink(plan.query.sink, name, spark, storage, (functions or {}).get(name), fresh))
             for name, plan in plans.items()
         }
-        epochs = Epochs(spark, point, manifest, streams, installed, corrupt, hooks)
+        epochs = Epochs(spark, point, io, manifest, streams, installed, corrupt, hooks)
         epochs.recover()
         writer = rows.rows.writeStream.foreachBatch(_batch_runner(epochs, rows)).queryName(f"headrace-{pipeline.name}")
         writer = writer.option("checkpointLocation", f"{storage.root}/spark")
@@ -239,12 +242,11 @@ def _refuse_shared_paths(queries: Iterable[Query]) -> None:
             paths[path] = query.name
 
 
-def _verify(checkpoint: Checkpoint, manifest: Manifest | None, spark: SparkSession) -> None:
+def _verify(io: StateIo, manifest: Manifest | None) -> None:
     """Reads all state once before anything runs on it; what is wrong is refused by name."""
     if manifest is None or not manifest.chunks:
         return
-    task = VerifyTask(checkpoint.state_folder, manifest.chunks)
-    found = Jobs(spark.sparkContext).run(task, len(manifest.chunks))
+    found = io.verify(manifest.chunks)
     if found:
         raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")
 
