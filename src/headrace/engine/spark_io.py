@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["SparkIo"]
 
 _PARQUET_MAGIC = b"PAR1"
-# A row is a bin to work on (no name), a whole chunk (no part), or one part of a chunk for one bin.
+# A row is a bin to work on (no name), a whole chunk (no part), one part of a chunk for one bin, or, for each bin, the
+# word that a chunk was taken apart (an empty part): Spark passes over empty files without one.
 _CARGO = "bin INT, name STRING, part STRING, data BINARY"
 _FILE = pa.schema([("i", pa.int32()), ("data", pa.binary())])
 _COMBINED = pa.schema([("work", pa.int32()), ("data", pa.binary()), ("error", pa.string())])
@@ -72,60 +73,72 @@ class SparkIo:
         return self._write(rows, task, MAGIC, partitions)
 
     def deliver(self, works: tuple[Work, ...]) -> list[Delivery]:
-        bins, folder = self._checkpoint.bins, self._checkpoint.state_folder
-        combine = CombineTask(folder, works)
+        bins = self._checkpoint.bins
+        combine = CombineTask(self._checkpoint.state_folder, works)
         needs: dict[str, set[str]] = {}
         for work in works:
             for synopsis, names in work.chunks.items():
                 needs.setdefault(synopsis, set()).update(names)
         cargo = self._cargo(needs)
         if bins == 1:
-            return self._write(cargo, _OnBins(folder, DeliverTask(works, combine)), _PARQUET_MAGIC, 1)
+            return self._write(cargo, self._on_bins(DeliverTask(works, combine), needs), _PARQUET_MAGIC, 1)
         pieces = min(bins, len(works))
-        combined = cargo.mapInArrow(_Combine(_OnBins(folder, combine)), "work INT, data BINARY, error STRING")
+        combined = cargo.mapInArrow(_Combine(self._on_bins(combine, needs)), "work INT, data BINARY, error STRING")
         by_query = combined.repartitionById(pieces, combined["work"] % pieces)
         return self._write(by_query, _OnAnswers(DeliverTask(works)), _PARQUET_MAGIC, pieces)
 
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
-        return self._cargo(task.work.chunks).mapInArrow(_Answer(_OnBins(task.folder, _AsBatch(task))), ddl)
+        needs = task.work.chunks
+        return self._cargo(needs).mapInArrow(_Answer(self._on_bins(_AsBatch(task), needs)), ddl)
 
     def compact(self, task: CompactTask) -> list[Chunk]:
         needs = {layout.id: task.chunks for layout in task.layouts}
-        return self._write(self._cargo(needs), _OnBins(task.folder, task), MAGIC, self._checkpoint.bins)
+        return self._write(self._cargo(needs), self._on_bins(task, needs), MAGIC, self._checkpoint.bins)
 
     def verify(self, chunks: Sequence[Chunk]) -> list[str]:
         folder = self._checkpoint.state_folder
         by_name = {chunk.name: chunk for chunk in chunks}
-        # What cannot be read is passed over here, and so missed below.
-        files, listed = self._files(by_name, ignoreCorruptFiles=True, ignoreMissingFiles=True)
+        listed = [name for name in self._storage.names("state") if name in by_name]
+        faults = [f"state file {folder}/{name} is missing" for name in by_name if name not in listed]
+        if not listed:
+            return faults
+        # What cannot be read is passed over, and so missed among those that were.
+        files = self._files(listed, ignoreCorruptFiles=True, ignoreMissingFiles=True)
         found = files.mapInArrow(_Verify(folder, by_name), "name STRING, fault STRING").collect()
-        faults = [row.fault for row in found if row.fault is not None]
-        faults += [f"state file {folder}/{name} is missing" for name in by_name if name not in listed]
+        faults += [row.fault for row in found if row.fault is not None]
         read = {row.name for row in found}
-        return faults + [f"state file {folder}/{name} cannot be read" for name in listed if name not in read]
+        return faults + [self._unread(by_name[name]) for name in listed if name not in read]
 
-    def _files(self, names: Iterable[str], **options: bool) -> tuple[DataFrame, set[str]]:
-        """Whole chunks as cargo, and the names of those that are there."""
+    def _unread(self, chunk: Chunk) -> str:
+        """Why a chunk that is there was passed over."""
+        size = self._storage.size(f"state/{chunk.name}") or 0
+        what = "cannot be read" if size == chunk.bytes else f"is truncated: {size} of {chunk.bytes} bytes"
+        return f"state file {self._checkpoint.state_folder}/{chunk.name} {what}"
+
+    def _files(self, names: Iterable[str], **options: bool) -> DataFrame:
+        """Whole chunks as cargo; they must be there."""
         reader = self._session.read.format("binaryFile").option("__globPaths__", "false").options(**options)
         found = reader.load([f"{self._checkpoint.state_folder}/{name}" for name in names])
-        listed = {file.rpartition("/")[2] for file in found.inputFiles()}
         return found.selectExpr("0 AS bin", "_metadata.file_name AS name", "CAST(NULL AS STRING) AS part",
-                                "content AS data"), listed  # fmt: skip
+                                "content AS data")  # fmt: skip
+
+    def _on_bins(self, task: Callable[[Iterable[int]], Iterable[Any]], needs: Mapping[str, Iterable[str]]) -> _OnBins:
+        return _OnBins(self._checkpoint.state_folder, task, tuple(_names(needs)))
 
     def _cargo(self, needs: Mapping[str, Iterable[str]]) -> DataFrame:
         """A partition per bin with its number and all it holds of the synopses in the chunks named for them."""
         bins, folder = self._checkpoint.bins, self._checkpoint.state_folder
-        wanted = {synopsis: frozenset(names) for synopsis, names in needs.items()}
-        names = sorted(frozenset[str]().union(*wanted.values()))
+        names = _names(needs)
         cargo = self._session.range(0, bins, 1, 1).selectExpr(
             "CAST(id AS INT) AS bin", "CAST(NULL AS STRING) AS name", "CAST(NULL AS STRING) AS part",
             "CAST(NULL AS BINARY) AS data")  # fmt: skip
         if names:
-            files, listed = self._files(names)
-            missing = [name for name in names if name not in listed]
+            missing = sorted(set(names) - set(self._storage.names("state")))
             if missing:
                 raise CorruptStateError(f"state file {folder}/{missing[0]} is missing")
-            cargo = cargo.unionAll(files if bins == 1 else files.mapInArrow(_TakeApart(folder, wanted), _CARGO))
+            files = self._files(names)
+            take_apart = _TakeApart(folder, {synopsis: frozenset(each) for synopsis, each in needs.items()}, bins)
+            cargo = cargo.unionAll(files if bins == 1 else files.mapInArrow(take_apart, _CARGO))
         return cargo.coalesce(1) if bins == 1 else cargo.repartitionById(bins, cargo["bin"])
 
     def _write(self, rows: DataFrame, task: _OverBatches, end: bytes, partitions: int) -> list[Any]:
@@ -155,6 +168,10 @@ class SparkIo:
                 if (number, i) not in files:
                     raise EngineError(f"task {number} has made {target}, and Spark has not written it")
                 self._storage.move(files[number, i], target.removeprefix(f"{self._storage.root}/"))
+
+
+def _names(needs: Mapping[str, Iterable[str]]) -> list[str]:
+    return sorted({name for names in needs.values() for name in names})
 
 
 # What runs in tasks ------------------------------------------------------------------------------------------------
@@ -213,6 +230,7 @@ class _OnBins:
 
     folder: str
     task: Callable[[Iterable[int]], Iterable[Any]]
+    names: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
         held = current_box()
@@ -225,7 +243,11 @@ class _OnBins:
                 elif part is None:
                     held.parts.setdefault(name, []).extend(parts_of(f"{self.folder}/{name}", data))
                 else:
-                    held.parts.setdefault(name, []).append((Part(*json.loads(part)), data))
+                    parts = held.parts.setdefault(name, [])
+                    parts += [(Part(*json.loads(part)), data)] if part else []
+        for name in self.names:
+            if name not in held.parts:
+                raise CorruptStateError(f"state file {self.folder}/{name} is missing or empty")
         yield from self.task(sorted(bins))
 
 
@@ -235,10 +257,13 @@ class _TakeApart:
 
     folder: str
     wanted: Mapping[str, frozenset[str]]
+    bins: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for name, data in zip(batch.column(1).to_pylist(), batch.column(3).to_pylist(), strict=True):
+                each = list(range(self.bins))
+                yield pa.record_batch([each, [name] * self.bins, [""] * self.bins, [b""] * self.bins], schema=_PARTS)
                 for part, content in parts_of(f"{self.folder}/{name}", data):
                     if name in self.wanted.get(part.synopsis, ()):
                         values = [part.synopsis, part.bin, part.offset, part.length, part.crc, part.first_pane]
