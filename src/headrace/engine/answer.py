@@ -66,12 +66,13 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
     """The part of a plan that tasks need."""
     plan = workload.plans[query]
     root = plan.aggregate
+    whole = any(workload.supplies[d.synopsis.id].whole for d in plan.demands)
 
     def demand(id_: str) -> DemandSpec:
         supply = workload.supplies[id_]
         found = next(d for d in plan.demands if d.synopsis.id == id_)
         layout = layout_of(found.synopsis, found.measures, root.window.pane_us)
-        return DemandSpec(layout, tuple((s.synopsis, s.keys) for s in supply.sources), supply.whole)
+        return DemandSpec(layout, tuple((s.synopsis, s.keys) for s in supply.sources), whole)
 
     return AnswerSpec(
         root.window.size_us,

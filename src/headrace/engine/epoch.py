@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Projection, projection
 from headrace.engine.answer import AnswerSpec, Panes, spec_of
-from headrace.engine.arrow_rows import arrow_schema, run_on_batches
+from headrace.engine.arrow_rows import arrow_schema
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask
-from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, Work, bins_of
+from headrace.engine.deliver import AnswerTask, CombineTask, Delivery, Work
 from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.hooks import Hooks
-from headrace.engine.jobs import Jobs
 from headrace.engine.panes import layout_of
 from headrace.engine.rejected import write_rejected
 from headrace.engine.sinks import FileSink, Sink
+from headrace.engine.state_io import StateIo
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
 from headrace.model import Entry, EpochDecision, Flush, HoppingWindow, ScheduleDecision, Stream, streams_of
@@ -47,6 +47,7 @@ __all__ = ["Epochs"]
 MOST_EMPTY_WINDOWS = 100_000
 # Before any watermark and without any limit: every time fits.
 _EVER = (-(2**62), 2**62)
+T = TypeVar("T")
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Epochs:
         self,
         spark: SparkSession,
         checkpoint: Checkpoint,
+        io: StateIo,
         manifest: Manifest,
         streams: Sequence[Stream],
         workload: Workload,
@@ -84,7 +86,7 @@ class Epochs:
     ) -> None:
         self._policy, self._trigger_s = policy, trigger_s
         self._last_schedule: ScheduleDecision | None = None
-        self._spark, self._checkpoint, self._manifest = spark, checkpoint, manifest
+        self._spark, self._checkpoint, self._io, self._manifest = spark, checkpoint, io, manifest
         self._streams, self._workload, self._sinks, self._corrupt = tuple(streams), workload, dict(sinks), corrupt
         self._hooks, self._probe = hooks, hooks.probe
         self._projections: dict[tuple[str, ...], Projection] = {}
@@ -93,7 +95,6 @@ class Epochs:
         self._described: Workload | None = None
         self._since_us: int | None = None
         self._behind = False
-        self._small_jobs = Jobs(spark.sparkContext)
         self._busy, self._stopping = threading.Lock(), False
 
     @property
@@ -207,7 +208,7 @@ class Epochs:
         rows = batch.selectExpr(*shape.bound(bounds))
         if live not in self._schemas:
             self._schemas[live] = arrow_schema(rows)
-        return sum(run_on_batches(rows, self._schemas[live], task), Absorbed())
+        return sum(self._io.absorb(rows, self._schemas[live], task), Absorbed())
 
     def _culprits(
         self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...], failure: Exception
@@ -304,7 +305,12 @@ class Epochs:
 
     def _work(self, name: str, due: Due) -> Work:
         sink = self._sinks[name]
-        writes_parquet = isinstance(sink, FileSink) and sink.format == "parquet" and not sink.options
+        writes_parquet = (
+            isinstance(sink, FileSink)
+            and sink.format == "parquet"
+            and not sink.options
+            and self._io.delivers_to(sink.storage)
+        )
         finish = direct_finish(self._workload.plans[name].query) if writes_parquet else None
         return Work(self._spec(name), due, finish, sink.staging if isinstance(sink, FileSink) else None)
 
@@ -326,24 +332,11 @@ class Epochs:
 
     def _deliver(self, works: Mapping[str, Work], panes: Panes, progress: Progress) -> None:
         names, items = tuple(works), tuple(works.values())
-        groups: dict[str, list[int]] = {}
-        for number, name in enumerate(names):
-            groups.setdefault(self._workload.plans[name].main, []).append(number)
-        members = tuple((main, tuple(numbers)) for main, numbers in groups.items())
-        units = [
-            (group, bin_)
-            for group, (_, numbers) in enumerate(members)
-            for bin_ in bins_of(items[numbers[0]].spec, panes.bins)
-        ]
-        tasks = min(len(units), self._spark.sparkContext.defaultParallelism)
-        shares = tuple(tuple(units[i::tasks]) for i in range(tasks))
-        combine = CombineTask(panes, items, members, shares)
-        if panes.bins == 1:
-            delivered = self._perform(DeliverTask(items, combine), tasks)
-        else:
-            numbers = self._spark.sparkContext.parallelize(range(tasks), tasks)
-            by_query = numbers.mapPartitions(combine).partitionBy(min(tasks, len(items)))
-            delivered = self._blamed(by_query.mapPartitions(DeliverTask(items)).collect)
+        groups: dict[tuple[str, bool], list[int]] = {}
+        for number, (name, work) in enumerate(works.items()):
+            groups.setdefault((self._workload.plans[name].main, work.spec.main.whole), []).append(number)
+        combine = CombineTask(panes, items, tuple((main, tuple(numbers)) for (main, _), numbers in groups.items()))
+        delivered = self._blamed(lambda: self._io.deliver(combine))
         progress.spent = [item for item in delivered if isinstance(item, Spent)]
         files: dict[str, list[str]] = {name: [] for name in names}
         for delivery in (item for item in delivered if isinstance(item, Delivery)):
@@ -365,8 +358,7 @@ class Epochs:
         query = self._workload.plans[name].query
         task = AnswerTask(panes, work, answer_schema(query))
         try:
-            answers = self._spark.range(0, panes.bins, 1, panes.bins).mapInArrow(task, answer_ddl(query))
-            results = spark_finish(answers, query.finish)
+            results = spark_finish(self._io.answers(task, answer_ddl(query)), query.finish)
             progress.rows[name] = self._sinks[name].write(results, progress.decision.epoch, progress.replay) or 0
         except Exception as failure:
             _raise_if_not_a_querys(failure)
@@ -473,7 +465,7 @@ class Epochs:
     ) -> tuple[Chunk, ...]:
         layouts = tuple(layout_of(k.synopsis, k.measures, k.pane_us) for k in self._workload.kept.values())
         task = CompactTask(self._checkpoint.state_folder, epoch, merge.level, merge.chunks, layouts, dict(expired))
-        made = self._perform(task, self._checkpoint.bins)
+        made = self._blamed(lambda: self._io.compact(task))
         merged = set(merge.chunks)
         return (*(chunk for chunk in chunks if chunk.name not in merged), *made)
 
@@ -515,10 +507,7 @@ class Epochs:
             )
         return self._projections[names]
 
-    def _perform(self, order: Callable[[Iterable[int]], Iterable[Any]], n: int) -> list[Any]:
-        return self._blamed(lambda: self._small_jobs.run(order, n))
-
-    def _blamed(self, job: Callable[[], list[Any]]) -> list[Any]:
+    def _blamed(self, job: Callable[[], list[T]]) -> list[T]:
         """What the tasks of a job report; a failure says whose it is."""
         try:
             return job()

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.compact import VerifyTask
+from headrace.engine.choose_io import choose_io
 from headrace.engine.epoch import Epochs
 from headrace.engine.hooks import Hooks
-from headrace.engine.jobs import Jobs
 from headrace.engine.judge import columns_in_use, judge
 from headrace.engine.session import tune
+from headrace.engine.ship import prepare_executors
 from headrace.engine.sinks import FILE_FORMATS, MemorySink, open_sink
 from headrace.engine.sources import United, read_stream, unite
+from headrace.engine.state_io import StateIo
 from headrace.engine.status import describe
 from headrace.engine.storage import LocalStorage, open_storage
 from headrace.engine.workload import adopt, plan_workload, read_description
@@ -141,6 +142,7 @@ def start(
     """Starts a pipeline from where its checkpoint ends."""
     hooks = hooks or Hooks()
     tune(spark)
+    prepare_executors(spark.sparkContext)
     root = checkpoint or pipeline.engine.checkpoint
     if root is None:
         raise SpecError("a run needs a checkpoint: a folder of its own to keep its state in")
@@ -161,7 +163,8 @@ def start(
     manifest = point.open(bins, {s.name: _origin(s) for s in streams})
     try:
         fresh = manifest is None and not point.decisions()
-        _verify(point, manifest, spark)
+        io = choose_io(spark, point)
+        _verify(io, manifest)
         point.clean_orphans(manifest)
         before = read_description(point.workload(manifest)) if manifest is not None else None
         workload = plan_workload(plans, streams, before, manifest.coverage if manifest else {})
@@ -172,7 +175,7 @@ def start(
         }
         trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
         epochs = Epochs(
-            spark, point, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s
+            spark, point, io, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s
         )
         epochs.recover()
         writer = rows.rows.writeStream.foreachBatch(_batch_runner(epochs, rows)).queryName(f"headrace-{pipeline.name}")
@@ -247,12 +250,11 @@ def _refuse_shared_paths(queries: Iterable[Query]) -> None:
             paths[path] = query.name
 
 
-def _verify(checkpoint: Checkpoint, manifest: Manifest | None, spark: SparkSession) -> None:
+def _verify(io: StateIo, manifest: Manifest | None) -> None:
     """Reads all state once before anything runs on it; what is wrong is refused by name."""
     if manifest is None or not manifest.chunks:
         return
-    task = VerifyTask(checkpoint.state_folder, manifest.chunks)
-    found = Jobs(spark.sparkContext).run(task, len(manifest.chunks))
+    found = io.verify(manifest.chunks)
     if found:
         raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")
 
