@@ -23,7 +23,7 @@ from headrace.engine.sinks import FileSink, Sink
 from headrace.engine.state_io import StateIo
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
-from headrace.model import Entry, EpochDecision, Flush, HoppingWindow, ScheduleDecision, Stream, streams_of
+from headrace.model import Entry, EpochDecision, Flush, ScheduleDecision, Stream, streams_of
 from headrace.planning import Coverage, QueryTimes, Schedule, Scheduled, Spent, Workload, cover, forget, groups_of
 from headrace.policies import (
     ChunkSize,
@@ -35,6 +35,7 @@ from headrace.policies import (
     follow_others,
     last_end_with_rows,
     plan_merge,
+    watermark_of,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +96,12 @@ class Epochs:
         self._described: Workload | None = None
         self._since_us: int | None = None
         self._behind = False
-        self._busy, self._stopping = threading.Lock(), False
+        self._busy, self._stopping, self._replaced = threading.Lock(), False, False
+
+    @property
+    def state(self) -> tuple[Manifest, Workload]:
+        """What the last epoch left and the workload it was committed with, or a later one."""
+        return self._manifest, self._workload
 
     @property
     def workload(self) -> Workload:
@@ -109,11 +115,37 @@ class Epochs:
 
     def run(self, batch: DataFrame, number: int) -> None:
         """Runs the micro-batch `number` as the next epoch, unless it is committed already."""
-        with self._busy:
+        while not self._busy.acquire(timeout=0.1):
+            if self._replaced:
+                raise EngineError("another query takes over from here")
+        try:
             if self._stopping:
                 raise EngineError("the run is stopping")
             if number > self._manifest.batch:
                 self._run(batch, number, None)
+        finally:
+            self._busy.release()
+
+    def change(
+        self,
+        plan: Callable[[Workload, Manifest], tuple[Workload, Manifest]],
+        sinks: Mapping[str, Sink],
+        between: Callable[[], None],
+    ) -> None:
+        """Replaces the workload between two epochs: `plan` makes the new one.
+
+        `between` runs while no epoch is under way; it may stop the caller of `run` and start another.
+        """
+        with self._busy:
+            workload, manifest = plan(self._workload, self._manifest)
+            self._sinks = {**self._sinks, **sinks}
+            self._manifest = manifest
+            self._install(workload)
+            self._replaced = True
+            try:
+                between()
+            finally:
+                self._replaced = False
 
     def flush(self, reason: str) -> None:
         """Runs epochs without rows until every window that holds rows is answered."""
@@ -251,7 +283,11 @@ class Epochs:
         }
         scheduled.plan(times, before, clocks, decision.flush is not None)
         progress.scheduled = scheduled
-        progress.due = {name: self._bounded(name, due) for name, due in scheduled.due.items()}
+        for name, due in scheduled.due.items():
+            ends_us = self._manifest.queries[name].ends_us
+            within = due if ends_us is None else due.until(ends_us)
+            if within is not None:
+                progress.due[name] = self._bounded(name, within)
 
     def _times(self, name: str, clocks: Mapping[str, StreamClock]) -> QueryTimes | None:
         """After which time a query's next window can end; None before its first row."""
@@ -369,8 +405,11 @@ class Epochs:
     def _commit(self, progress: Progress, jobs: int) -> None:
         before, decision = self._manifest, progress.decision
         queries = {name: self._outcome(name, state, progress) for name, state in before.queries.items()}
-        if progress.failed:
-            self._install(self._workload.only(name for name, state in queries.items() if state.failed is None))
+        for name, state in queries.items():
+            if state.ended and not before.queries[name].ended:
+                self._hooks.on_note(f"query '{name}' has come to the end of its lifetime")
+        if any(not queries[name].runs for name in self._workload.plans):
+            self._install(self._workload.only(name for name in self._workload.plans if queries[name].runs))
         if self._described is not self._workload:
             self._checkpoint.write_workload(decision.epoch, describe_workload(self._workload, self._streams))
         chunks, dropped, coverage = self._retain((*before.chunks, *progress.absorbed.chunks), queries, progress)
@@ -404,6 +443,9 @@ class Epochs:
     def _outcome(self, name: str, state: QueryState, progress: Progress) -> QueryState:
         if name in progress.failed:
             return replace(state, failed=progress.failed[name])
+        if not state.runs or name not in self._workload.plans:
+            return state
+        state = self._aged(name, state, progress)
         due = progress.due.get(name)
         waiting = progress.scheduled.left.get(name, 0) if progress.scheduled else 0
         if due is None:
@@ -420,6 +462,17 @@ class Epochs:
             gap_us=gap,
             waiting_us=waiting,
         )
+
+    def _aged(self, name: str, state: QueryState, progress: Progress) -> QueryState:
+        """A query with a lifetime ends when time has passed it."""
+        plan = self._workload.plans[name]
+        if plan.query.lifetime_us is None:
+            return state
+        now = watermark_of(progress.clocks, streams_of(plan.query.root))
+        if now is None:
+            return state
+        ends = state.ends_us if state.ends_us is not None else now + plan.query.lifetime_us
+        return replace(state, ends_us=ends, ended=now >= ends)
 
     def _learned(self, progress: Progress) -> Schedule:
         assert progress.scheduled is not None
@@ -451,11 +504,8 @@ class Epochs:
         expired: dict[str, int] = {}
         for name in self._workload.plans:
             state, window = queries[name], self._workload.plans[name].aggregate.window
-            reach = _EVER[0]
-            if state.answered_us is not None:
-                # The papers' form may be answered again as soon as one more pane has closed.
-                step = window.slide_us if isinstance(window, HoppingWindow) else window.pane_us
-                reach = state.answered_us + step - window.size_us
+            # The window answered last stays: it is what a one-time query asks for.
+            reach = _EVER[0] if state.answered_us is None else state.answered_us - window.size_us
             for id_ in self._workload.sources_of(name):
                 expired[id_] = min(expired.get(id_, reach), reach)
         return expired
@@ -477,7 +527,7 @@ class Epochs:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _live(self) -> list[str]:
-        return [name for name in self._workload.plans if self._manifest.queries[name].failed is None]
+        return [name for name in self._workload.plans if self._manifest.queries[name].runs]
 
     def _stream_groups(self) -> list[tuple[str, ...]]:
         return [streams_of(plan.query.root) for plan in self._workload.plans.values()]
