@@ -1,9 +1,10 @@
 """A driver that tests kill: runs one pipeline over files, and dies where it is told to.
 
-    python victim.py HOME BINS POINT@EPOCH WITHOUT
+    python victim.py HOME BINS POINT@EPOCH WITHOUT [IO]
 
 It kills itself, with -9, at a named point of an epoch ("-": nowhere). WITHOUT names the safeguard it runs without
-(decisions, sinks, manifests; "nothing": with all of them).
+(decisions, sinks, manifests; "nothing": with all of them). IO is how tasks get at state. The point "mid-carry" lies
+where Spark has written files for tasks and they do not have their names yet; it is counted by job.
 
 The pipeline has rows dated around the wall clock of their epoch, so that a replay which asked the clock again would
 admit other rows; two directly written queries and one that Spark SQL finishes.
@@ -15,6 +16,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +71,37 @@ def cripple(without: str) -> None:
         Checkpoint.commit = lambda self, manifest: None  # type: ignore[method-assign]
 
 
+def pipeline(spark: Any, home: Path) -> hr.Pipeline:
+    pipe = hr.Pipeline("victim")
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(home / "in"))
+    pipe.stream("r", rows, time="ts", lateness=f"{LATENESS_S} seconds", ahead=f"{AHEAD_S} seconds")
+    for name, sql in QUERIES.items():
+        pipe.query(name, sql, sink=hr.parquet(str(home / name)))
+    return pipe
+
+
+def finish(spark: Any, home: Path, bins: int, hooks: Hooks) -> None:
+    """Runs the pipeline to its end and leaves its ledger."""
+    run = pipeline(spark, home).start(spark, str(home / "state"), bins=bins, once=True, flush=True, hooks=hooks)
+    run.await_termination()
+    ledger = {name: [e.used, e.late, e.shed, e.rejected] for name, e in run.progress.ledger.items()}
+    (home / "ledger.json").write_text(json.dumps(ledger))
+
+
+def die_while_carrying(probe: Callable[[str], None]) -> None:
+    from headrace.engine.spark_io import SparkIo
+
+    adopt = SparkIo._adopt
+
+    def probed(self: SparkIo, *arguments: Any) -> None:
+        probe("mid-carry")
+        adopt(self, *arguments)
+
+    SparkIo._adopt = probed  # type: ignore[method-assign]
+
+
 def main() -> None:
-    home, bins, kill, without = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    home, bins, kill, without, *io = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], *sys.argv[5:]
     point, _, epoch = kill.partition("@")
     seen: dict[str, int] = {}
 
@@ -81,17 +112,10 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     cripple(without)
-    spark = build_session("victim", "local[2]", {"spark.driver.memory": "1g"})
-    pipe = hr.Pipeline("victim")
-    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(home / "in"))
-    pipe.stream("r", rows, time="ts", lateness=f"{LATENESS_S} seconds", ahead=f"{AHEAD_S} seconds")
-    for name, sql in QUERIES.items():
-        pipe.query(name, sql, sink=hr.parquet(str(home / name)))
-    hooks = Hooks(clock_us=clock(home, without), probe=probe)
-    run = pipe.start(spark, str(home / "state"), bins=bins, once=True, flush=True, hooks=hooks)
-    run.await_termination()
-    ledger = {name: [e.used, e.late, e.shed, e.rejected] for name, e in run.progress.ledger.items()}
-    (home / "ledger.json").write_text(json.dumps(ledger))
+    die_while_carrying(probe)
+    conf = {"spark.driver.memory": "1g", "spark.headrace.state.io": io[0] if io else "auto"}
+    spark = build_session("victim", "local[2]", conf)
+    finish(spark, home, bins, Hooks(clock_us=clock(home, without), probe=probe))
     os._exit(0)
 
 

@@ -44,8 +44,15 @@ class QueryState:
     rows: int = 0
     answers: int = 0
     failed: str | None = None
+    slide_us: int = 0  # asked for
     gap_us: float | None = None  # between successive window ends, on average, of late
     waiting_us: int = 0  # how far behind its deadline it is
+    ends_us: int | None = None  # where its lifetime ends
+    ended: bool = False
+
+    @property
+    def runs(self) -> bool:
+        return self.failed is None and not self.ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,13 @@ class Checkpoint:
         except BaseException:
             self.close()
             raise
+
+    def read(self) -> dict[str, Any] | None:
+        """Makes the checkpoint readable without the lock; None if there is none."""
+        found = self.check_version()
+        if found is not None:
+            self.bins, self.id = found["bins"], found["id"]
+        return found
 
     def check_version(self) -> dict[str, Any] | None:
         """The version file; VersionError or CorruptStateError if this Headrace cannot read the checkpoint."""

@@ -3,8 +3,9 @@
     magic | Arrow IPC stream | Arrow IPC stream | ... | footer (JSON) | crc32 and length of the footer | magic
 
 A chunk is written by one task attempt under a name nobody else uses. A manifest names the chunks that count; any
-other is garbage. Parts are read by tasks, straight from the file system, and kept decoded in the Python worker: a name
-never changes its content, so the cache needs no invalidation and state stays where it was used last.
+other is garbage. Parts are read by tasks, straight from the file system or from what Spark carries for them
+(`carried`), and kept decoded in the Python worker: a name never changes its content, so the cache needs no invalidation
+and state stays where it was used last.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import uuid
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,9 +24,21 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
+from headrace.engine.carried import Made, current_box
 from headrace.errors import CorruptStateError
 
-__all__ = ["Chunk", "Part", "open_filesystem", "read_part", "verify_chunk", "write_chunk"]
+__all__ = [
+    "MAGIC",
+    "Chunk",
+    "Part",
+    "fault_of",
+    "open_filesystem",
+    "open_output",
+    "parts_of",
+    "read_part",
+    "verify_chunk",
+    "write_chunk",
+]
 
 MAGIC = b"HRCHUNK1"
 _TAIL = struct.Struct("<II8s")
@@ -78,6 +92,22 @@ def open_filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
     return filesystem, path
 
 
+@contextmanager
+def open_output(folder: str, name: str, make_folder: bool = False) -> Iterator[pa.NativeFile]:
+    """A new file to write, in a folder or in what Spark carries for this task."""
+    box = current_box()
+    if box is not None:
+        out = pa.BufferOutputStream()
+        yield out
+        box.made.append(Made(folder, name, out.getvalue()))
+        return
+    filesystem, path = open_filesystem(folder)
+    if make_folder and filesystem.type_name == "local":
+        filesystem.create_dir(path, recursive=True)
+    with filesystem.open_output_stream(f"{path}/{name}") as out:
+        yield out
+
+
 def write_chunk(
     folder: str, epoch: int, level: int, parts: Iterable[tuple[str, int, int, pl.DataFrame]]
 ) -> Chunk | None:
@@ -99,8 +129,7 @@ def write_chunk(
     body += footer.encode()
     body += _TAIL.pack(zlib.crc32(footer.encode()), len(footer), MAGIC)
     name = f"{epoch:09d}-{uuid.uuid4().hex}.chunk"
-    filesystem, path = open_filesystem(folder)
-    with filesystem.open_output_stream(f"{path}/{name}") as out:
+    with open_output(folder, name) as out:
         out.write(body)
     return Chunk(name, len(body), zlib.crc32(body), level, tuple(sorted(ends.items())))
 
@@ -121,9 +150,26 @@ _indexes: OrderedDict[str, tuple[Part, ...]] = OrderedDict()
 def read_part(folder: str, name: str, synopsis: str, bin_: int) -> Iterator[pl.DataFrame]:
     """The panes of one synopsis and bin in a chunk, from this worker's memory when they are there."""
     uri = f"{folder}/{name}"
+    box = current_box()
+    if box is not None:
+        for part, data in box.parts.get(name, ()):
+            if part.synopsis == synopsis and part.bin == bin_:
+                yield _part(uri, part, data)
+        return
     for part in _index(uri):
         if part.synopsis == synopsis and part.bin == bin_:
             yield _part(uri, part)
+
+
+def parts_of(uri: str, data: bytes) -> Iterator[tuple[Part, bytes]]:
+    """The parts in a whole chunk, as they lie in it: their content is checked when it is read."""
+    tail = data[-_TAIL.size :]
+    if len(tail) < _TAIL.size:
+        raise CorruptStateError(f"state file {uri} is truncated ({len(data)} bytes)")
+    crc, length, magic = _TAIL.unpack(tail)
+    footer = data[max(0, len(data) - _TAIL.size - length) : len(data) - _TAIL.size]
+    for part in _parsed(uri, crc, magic, footer):
+        yield part, data[part.offset : part.offset + part.length]
 
 
 def _index(uri: str) -> tuple[Part, ...]:
@@ -141,25 +187,24 @@ def _index(uri: str) -> tuple[Part, ...]:
             footer = file.read_at(length, size - _TAIL.size - length) if length <= size - _TAIL.size else b""
     except FileNotFoundError as exc:
         raise CorruptStateError(f"state file {uri} is missing") from exc
-    if magic != MAGIC or zlib.crc32(footer) != crc:
-        raise CorruptStateError(f"state file {uri} is altered: its footer does not match its checksum")
-    _indexes[uri] = tuple(Part(*item) for item in json.loads(footer))
+    _indexes[uri] = _parsed(uri, crc, magic, footer)
     while len(_indexes) > 4096:
         _indexes.popitem(last=False)
     return _indexes[uri]
 
 
-def _part(uri: str, part: Part) -> pl.DataFrame:
+def _parsed(uri: str, crc: int, magic: bytes, footer: bytes) -> tuple[Part, ...]:
+    if magic != MAGIC or zlib.crc32(footer) != crc:
+        raise CorruptStateError(f"state file {uri} is altered: its footer does not match its checksum")
+    return tuple(Part(*item) for item in json.loads(footer))
+
+
+def _part(uri: str, part: Part, data: bytes | None = None) -> pl.DataFrame:
     key = (uri, part.offset)
     if key in _parts:
         _parts.move_to_end(key)
         return _parts[key][0]
-    filesystem, path = open_filesystem(uri)
-    try:
-        with filesystem.open_input_file(path) as file:
-            data = file.read_at(part.length, part.offset)
-    except FileNotFoundError as exc:
-        raise CorruptStateError(f"state file {uri} is missing") from exc
+    data = _content(uri, part) if data is None else data
     if len(data) != part.length or zlib.crc32(data) != part.crc:
         raise CorruptStateError(f"state file {uri} is altered: a part does not match its checksum")
     frame = pl.from_arrow(pa.ipc.open_stream(data).read_all())
@@ -168,6 +213,15 @@ def _part(uri: str, part: Part) -> pl.DataFrame:
     while sum(size for _, size in _parts.values()) > _CACHE_BYTES and len(_parts) > 1:
         _parts.popitem(last=False)
     return frame
+
+
+def _content(uri: str, part: Part) -> bytes:
+    filesystem, path = open_filesystem(uri)
+    try:
+        with filesystem.open_input_file(path) as file:
+            return bytes(file.read_at(part.length, part.offset))
+    except FileNotFoundError as exc:
+        raise CorruptStateError(f"state file {uri} is missing") from exc
 
 
 def verify_chunk(folder: str, chunk: Chunk) -> str | None:
@@ -179,6 +233,11 @@ def verify_chunk(folder: str, chunk: Chunk) -> str | None:
             data = file.read()
     except FileNotFoundError:
         return f"state file {uri} is missing"
+    return fault_of(uri, chunk, data)
+
+
+def fault_of(uri: str, chunk: Chunk, data: bytes) -> str | None:
+    """What is wrong with the bytes found where a chunk should be, or None."""
     if len(data) < chunk.bytes:
         return f"state file {uri} is truncated: {len(data)} of {chunk.bytes} bytes"
     if len(data) > chunk.bytes or zlib.crc32(data) != chunk.crc:

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.answer import AnswerSpec, Meter, Panes, answers
-from headrace.engine.chunks import open_filesystem
+from headrace.engine.chunks import open_output
 from headrace.engine.finish import DirectFinish
 from headrace.errors import CorruptStateError
 from headrace.planning import Spent
 from headrace.policies import Due
 
-__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Work", "bins_of"]
+__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Work", "bins_of", "whole_of"]
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,33 @@ def bins_of(spec: AnswerSpec, bins: int) -> range:
     return range(1 if not spec.keys or spec.main.whole else bins)
 
 
+def whole_of(works: Iterable[Work]) -> frozenset[str]:
+    """The kept synopses of which one task reads all bins."""
+    demands = (demand for work in works for demand in work.spec.demands if demand.whole)
+    return frozenset(synopsis for demand in demands for synopsis, _ in demand.sources)
+
+
 @dataclass(frozen=True)
 class CombineTask:
     """Answers groups of queries, each group and bin by one task; a query that fails does not disturb the others.
 
-    `groups` are main synopses and the positions of the works that have them in common; `units` says which task does
+    `groups` are main synopses and the positions of the works that have them in common; `shares` says which task does
     which `(group, bin)`.
     """
 
     panes: Panes
     works: tuple[Work, ...]
     groups: tuple[tuple[str, tuple[int, ...]], ...]
-    units: tuple[tuple[tuple[int, int], ...], ...]
+    shares: tuple[tuple[tuple[int, int], ...], ...] = ()
+
+    @property
+    def units(self) -> list[tuple[int, int]]:
+        """All pairs of a group and a bin that answers it."""
+        return [
+            (group, bin_)
+            for group, (_, members) in enumerate(self.groups)
+            for bin_ in bins_of(self.works[members[0]].spec, self.panes.bins)
+        ]
 
     def __call__(self, tasks: Iterable[int]) -> Iterator[Combined]:
         for item in self.frames(tasks):
@@ -99,7 +114,7 @@ class CombineTask:
     def frames(self, tasks: Iterable[int]) -> Frames:
         """Per query its answers, cut to what any bin can contribute, or what went wrong."""
         for task in tasks:
-            for group, bin_ in self.units[task]:
+            for group, bin_ in self.shares[task]:
                 yield from self._group(group, bin_)
 
     def _group(self, group: int, bin_: int) -> Frames:
@@ -164,10 +179,8 @@ class DeliverTask:
         except Exception as error:  # the query's own failure: told, not raised
             return Delivery(number, error=_failure(error))
         name = f"{uuid.uuid4().hex}.parquet"
-        filesystem, path = open_filesystem(work.staging)
-        if filesystem.type_name == "local":
-            filesystem.create_dir(path, recursive=True)
-        pq.write_table(table, f"{path}/{name}", filesystem=filesystem, compression="snappy")
+        with open_output(work.staging, name, make_folder=True) as out:
+            pq.write_table(table, out, compression="snappy")
         return Delivery(number, file=name, rows=table.num_rows)
 
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Projection, projection
 from headrace.engine.answer import AnswerSpec, Panes, spec_of
-from headrace.engine.arrow_rows import arrow_schema, run_on_batches
+from headrace.engine.arrow_rows import arrow_schema
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask
-from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, Work, bins_of
+from headrace.engine.deliver import AnswerTask, CombineTask, Delivery, Work
 from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.hooks import Hooks
-from headrace.engine.jobs import Jobs
 from headrace.engine.panes import layout_of
 from headrace.engine.rejected import write_rejected
 from headrace.engine.sinks import FileSink, Sink
+from headrace.engine.state_io import StateIo
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
-from headrace.model import Entry, EpochDecision, Flush, HoppingWindow, ScheduleDecision, Stream, streams_of
+from headrace.model import Entry, EpochDecision, Flush, ScheduleDecision, Stream, streams_of
 from headrace.planning import Coverage, QueryTimes, Schedule, Scheduled, Spent, Workload, cover, forget, groups_of
 from headrace.policies import (
     ChunkSize,
@@ -35,6 +35,7 @@ from headrace.policies import (
     follow_others,
     last_end_with_rows,
     plan_merge,
+    watermark_of,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ __all__ = ["Epochs"]
 MOST_EMPTY_WINDOWS = 100_000
 # Before any watermark and without any limit: every time fits.
 _EVER = (-(2**62), 2**62)
+T = TypeVar("T")
 
 
 @dataclass
@@ -73,6 +75,7 @@ class Epochs:
         self,
         spark: SparkSession,
         checkpoint: Checkpoint,
+        io: StateIo,
         manifest: Manifest,
         streams: Sequence[Stream],
         workload: Workload,
@@ -84,7 +87,7 @@ class Epochs:
     ) -> None:
         self._policy, self._trigger_s = policy, trigger_s
         self._last_schedule: ScheduleDecision | None = None
-        self._spark, self._checkpoint, self._manifest = spark, checkpoint, manifest
+        self._spark, self._checkpoint, self._io, self._manifest = spark, checkpoint, io, manifest
         self._streams, self._workload, self._sinks, self._corrupt = tuple(streams), workload, dict(sinks), corrupt
         self._hooks, self._probe = hooks, hooks.probe
         self._projections: dict[tuple[str, ...], Projection] = {}
@@ -93,8 +96,12 @@ class Epochs:
         self._described: Workload | None = None
         self._since_us: int | None = None
         self._behind = False
-        self._small_jobs = Jobs(spark.sparkContext)
-        self._busy, self._stopping = threading.Lock(), False
+        self._busy, self._stopping, self._replaced = threading.Lock(), False, False
+
+    @property
+    def state(self) -> tuple[Manifest, Workload]:
+        """What the last epoch left and the workload it was committed with, or a later one."""
+        return self._manifest, self._workload
 
     @property
     def workload(self) -> Workload:
@@ -108,11 +115,37 @@ class Epochs:
 
     def run(self, batch: DataFrame, number: int) -> None:
         """Runs the micro-batch `number` as the next epoch, unless it is committed already."""
-        with self._busy:
+        while not self._busy.acquire(timeout=0.1):
+            if self._replaced:
+                raise EngineError("another query takes over from here")
+        try:
             if self._stopping:
                 raise EngineError("the run is stopping")
             if number > self._manifest.batch:
                 self._run(batch, number, None)
+        finally:
+            self._busy.release()
+
+    def change(
+        self,
+        plan: Callable[[Workload, Manifest], tuple[Workload, Manifest]],
+        sinks: Mapping[str, Sink],
+        between: Callable[[], None],
+    ) -> None:
+        """Replaces the workload between two epochs: `plan` makes the new one.
+
+        `between` runs while no epoch is under way; it may stop the caller of `run` and start another.
+        """
+        with self._busy:
+            workload, manifest = plan(self._workload, self._manifest)
+            self._sinks = {**self._sinks, **sinks}
+            self._manifest = manifest
+            self._install(workload)
+            self._replaced = True
+            try:
+                between()
+            finally:
+                self._replaced = False
 
     def flush(self, reason: str) -> None:
         """Runs epochs without rows until every window that holds rows is answered."""
@@ -207,7 +240,7 @@ class Epochs:
         rows = batch.selectExpr(*shape.bound(bounds))
         if live not in self._schemas:
             self._schemas[live] = arrow_schema(rows)
-        return sum(run_on_batches(rows, self._schemas[live], task), Absorbed())
+        return sum(self._io.absorb(rows, self._schemas[live], task), Absorbed())
 
     def _culprits(
         self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...], failure: Exception
@@ -250,7 +283,11 @@ class Epochs:
         }
         scheduled.plan(times, before, clocks, decision.flush is not None)
         progress.scheduled = scheduled
-        progress.due = {name: self._bounded(name, due) for name, due in scheduled.due.items()}
+        for name, due in scheduled.due.items():
+            ends_us = self._manifest.queries[name].ends_us
+            within = due if ends_us is None else due.until(ends_us)
+            if within is not None:
+                progress.due[name] = self._bounded(name, within)
 
     def _times(self, name: str, clocks: Mapping[str, StreamClock]) -> QueryTimes | None:
         """After which time a query's next window can end; None before its first row."""
@@ -304,7 +341,12 @@ class Epochs:
 
     def _work(self, name: str, due: Due) -> Work:
         sink = self._sinks[name]
-        writes_parquet = isinstance(sink, FileSink) and sink.format == "parquet" and not sink.options
+        writes_parquet = (
+            isinstance(sink, FileSink)
+            and sink.format == "parquet"
+            and not sink.options
+            and self._io.delivers_to(sink.storage)
+        )
         finish = direct_finish(self._workload.plans[name].query) if writes_parquet else None
         return Work(self._spec(name), due, finish, sink.staging if isinstance(sink, FileSink) else None)
 
@@ -326,24 +368,11 @@ class Epochs:
 
     def _deliver(self, works: Mapping[str, Work], panes: Panes, progress: Progress) -> None:
         names, items = tuple(works), tuple(works.values())
-        groups: dict[str, list[int]] = {}
-        for number, name in enumerate(names):
-            groups.setdefault(self._workload.plans[name].main, []).append(number)
-        members = tuple((main, tuple(numbers)) for main, numbers in groups.items())
-        units = [
-            (group, bin_)
-            for group, (_, numbers) in enumerate(members)
-            for bin_ in bins_of(items[numbers[0]].spec, panes.bins)
-        ]
-        tasks = min(len(units), self._spark.sparkContext.defaultParallelism)
-        shares = tuple(tuple(units[i::tasks]) for i in range(tasks))
-        combine = CombineTask(panes, items, members, shares)
-        if panes.bins == 1:
-            delivered = self._perform(DeliverTask(items, combine), tasks)
-        else:
-            numbers = self._spark.sparkContext.parallelize(range(tasks), tasks)
-            by_query = numbers.mapPartitions(combine).partitionBy(min(tasks, len(items)))
-            delivered = self._blamed(by_query.mapPartitions(DeliverTask(items)).collect)
+        groups: dict[tuple[str, bool], list[int]] = {}
+        for number, (name, work) in enumerate(works.items()):
+            groups.setdefault((self._workload.plans[name].main, work.spec.main.whole), []).append(number)
+        combine = CombineTask(panes, items, tuple((main, tuple(numbers)) for (main, _), numbers in groups.items()))
+        delivered = self._blamed(lambda: self._io.deliver(combine))
         progress.spent = [item for item in delivered if isinstance(item, Spent)]
         files: dict[str, list[str]] = {name: [] for name in names}
         for delivery in (item for item in delivered if isinstance(item, Delivery)):
@@ -365,8 +394,7 @@ class Epochs:
         query = self._workload.plans[name].query
         task = AnswerTask(panes, work, answer_schema(query))
         try:
-            answers = self._spark.range(0, panes.bins, 1, panes.bins).mapInArrow(task, answer_ddl(query))
-            results = spark_finish(answers, query.finish)
+            results = spark_finish(self._io.answers(task, answer_ddl(query)), query.finish)
             progress.rows[name] = self._sinks[name].write(results, progress.decision.epoch, progress.replay) or 0
         except Exception as failure:
             _raise_if_not_a_querys(failure)
@@ -377,8 +405,11 @@ class Epochs:
     def _commit(self, progress: Progress, jobs: int) -> None:
         before, decision = self._manifest, progress.decision
         queries = {name: self._outcome(name, state, progress) for name, state in before.queries.items()}
-        if progress.failed:
-            self._install(self._workload.only(name for name, state in queries.items() if state.failed is None))
+        for name, state in queries.items():
+            if state.ended and not before.queries[name].ended:
+                self._hooks.on_note(f"query '{name}' has come to the end of its lifetime")
+        if any(not queries[name].runs for name in self._workload.plans):
+            self._install(self._workload.only(name for name in self._workload.plans if queries[name].runs))
         if self._described is not self._workload:
             self._checkpoint.write_workload(decision.epoch, describe_workload(self._workload, self._streams))
         chunks, dropped, coverage = self._retain((*before.chunks, *progress.absorbed.chunks), queries, progress)
@@ -412,6 +443,9 @@ class Epochs:
     def _outcome(self, name: str, state: QueryState, progress: Progress) -> QueryState:
         if name in progress.failed:
             return replace(state, failed=progress.failed[name])
+        if not state.runs or name not in self._workload.plans:
+            return state
+        state = self._aged(name, state, progress)
         due = progress.due.get(name)
         waiting = progress.scheduled.left.get(name, 0) if progress.scheduled else 0
         if due is None:
@@ -428,6 +462,17 @@ class Epochs:
             gap_us=gap,
             waiting_us=waiting,
         )
+
+    def _aged(self, name: str, state: QueryState, progress: Progress) -> QueryState:
+        """A query with a lifetime ends when time has passed it."""
+        plan = self._workload.plans[name]
+        if plan.query.lifetime_us is None:
+            return state
+        now = watermark_of(progress.clocks, streams_of(plan.query.root))
+        if now is None:
+            return state
+        ends = state.ends_us if state.ends_us is not None else now + plan.query.lifetime_us
+        return replace(state, ends_us=ends, ended=now >= ends)
 
     def _learned(self, progress: Progress) -> Schedule:
         assert progress.scheduled is not None
@@ -459,11 +504,8 @@ class Epochs:
         expired: dict[str, int] = {}
         for name in self._workload.plans:
             state, window = queries[name], self._workload.plans[name].aggregate.window
-            reach = _EVER[0]
-            if state.answered_us is not None:
-                # The papers' form may be answered again as soon as one more pane has closed.
-                step = window.slide_us if isinstance(window, HoppingWindow) else window.pane_us
-                reach = state.answered_us + step - window.size_us
+            # The window answered last stays: it is what a one-time query asks for.
+            reach = _EVER[0] if state.answered_us is None else state.answered_us - window.size_us
             for id_ in self._workload.sources_of(name):
                 expired[id_] = min(expired.get(id_, reach), reach)
         return expired
@@ -473,7 +515,7 @@ class Epochs:
     ) -> tuple[Chunk, ...]:
         layouts = tuple(layout_of(k.synopsis, k.measures, k.pane_us) for k in self._workload.kept.values())
         task = CompactTask(self._checkpoint.state_folder, epoch, merge.level, merge.chunks, layouts, dict(expired))
-        made = self._perform(task, self._checkpoint.bins)
+        made = self._blamed(lambda: self._io.compact(task))
         merged = set(merge.chunks)
         return (*(chunk for chunk in chunks if chunk.name not in merged), *made)
 
@@ -485,7 +527,7 @@ class Epochs:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _live(self) -> list[str]:
-        return [name for name in self._workload.plans if self._manifest.queries[name].failed is None]
+        return [name for name in self._workload.plans if self._manifest.queries[name].runs]
 
     def _stream_groups(self) -> list[tuple[str, ...]]:
         return [streams_of(plan.query.root) for plan in self._workload.plans.values()]
@@ -515,10 +557,7 @@ class Epochs:
             )
         return self._projections[names]
 
-    def _perform(self, order: Callable[[Iterable[int]], Iterable[Any]], n: int) -> list[Any]:
-        return self._blamed(lambda: self._small_jobs.run(order, n))
-
-    def _blamed(self, job: Callable[[], list[Any]]) -> list[Any]:
+    def _blamed(self, job: Callable[[], list[T]]) -> list[T]:
         """What the tasks of a job report; a failure says whose it is."""
         try:
             return job()

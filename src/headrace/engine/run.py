@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.engine.ask import ATTEMPTS, ask
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.compact import VerifyTask
+from headrace.engine.choose_io import choose_io
 from headrace.engine.epoch import Epochs
 from headrace.engine.hooks import Hooks
-from headrace.engine.jobs import Jobs
 from headrace.engine.judge import columns_in_use, judge
 from headrace.engine.session import tune
-from headrace.engine.sinks import FILE_FORMATS, MemorySink, open_sink
+from headrace.engine.ship import prepare_executors
+from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, open_sink
 from headrace.engine.sources import United, read_stream, unite
+from headrace.engine.state_io import StateIo
 from headrace.engine.status import describe
 from headrace.engine.storage import LocalStorage, open_storage
 from headrace.engine.workload import adopt, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
-from headrace.model import Pipeline, Query, Stream
-from headrace.planning import plan_answer
-from headrace.units import SECOND_US
+from headrace.language import bind_query
+from headrace.model import Pipeline, Query, SinkSpec, Stream
+from headrace.planning import Workload, plan_answer
+from headrace.units import SECOND_US, parse_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,26 +39,51 @@ _LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_LOG_WRITER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
+class ChosenSink(Protocol):
+    """A sink as the Python API makes it: what it is, and the function behind it if it is one of the caller's."""
+
+    @property
+    def spec(self) -> SinkSpec: ...
+
+    @property
+    def function(self) -> Callable[[Any, int], Any] | None: ...
+
+
 @dataclass
 class _Parts:
+    """What a run is made of, and what it needs to change while it runs."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    frames: dict[str, DataFrame]
+    whole: United
     checkpoint: Checkpoint
+    io: StateIo
     epochs: Epochs
-    sinks: dict[str, Any] = field(default_factory=dict)
+    sinks: dict[str, Sink]
+    hooks: Hooks
+    launch: Callable[[United], StreamingQuery]
+    columns: Mapping[str, frozenset[str]]
 
 
 class Run:
     """A pipeline that runs, or ran; like Spark's StreamingQuery."""
 
-    def __init__(self, parts: _Parts, query: StreamingQuery, flush: bool) -> None:
-        self._parts, self._query, self._flush = parts, query, flush
+    def __init__(self, parts: _Parts, query: StreamingQuery, once: bool, flush: bool) -> None:
+        self._parts, self._query, self._once, self._flush = parts, query, once, flush
         self._ended = threading.Lock()
+        self._changing = threading.Lock()
         self._closed = False
         self._failure: HeadraceError | None = None
 
     @property
     def status(self) -> dict[str, Any]:
         """What `headrace status` shows of this run, as plain values."""
-        return {**describe(self._parts.checkpoint.storage.root, self.progress), "active": self.is_active}
+        parts = self._parts
+        return {
+            **describe(parts.checkpoint.storage.root, parts.epochs.manifest, parts.epochs.workload),
+            "active": self.is_active,
+        }
 
     @property
     def progress(self) -> Manifest:
@@ -73,13 +102,20 @@ class Run:
 
     def await_termination(self, timeout_s: int | None = None) -> bool:
         """Waits for the end; True if it has come. A failure is raised as EngineError or StateError."""
-        failure: Exception | None = None
-        try:
-            ended = self._query.awaitTermination(timeout_s) if timeout_s is not None else self._query.awaitTermination()
-            if timeout_s is not None and not ended:
-                return False
-        except Exception as exc:
-            failure = exc
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            query, failure = self._query, None
+            try:
+                left = None if until is None else max(0.0, until - time.monotonic())
+                ended = query.awaitTermination() if left is None else query.awaitTermination(round(left))
+                if left is not None and not ended:
+                    return False
+            except Exception as exc:
+                failure = exc
+            with self._changing:
+                # A change that needed other columns has put a new query in the place of this one.
+                if query is self._query:
+                    break
         self._close(failure)
         return True
 
@@ -101,6 +137,91 @@ class Run:
         if not isinstance(sink, MemorySink):
             raise SpecError(f"query '{query}' has no memory sink to read from")
         return sink.table()
+
+    def add_query(
+        self,
+        name: str,
+        sql: str,
+        *,
+        sink: ChosenSink | None = None,
+        priority: int = 0,
+        weight: float = 1.0,
+        lifetime: str | None = None,
+    ) -> None:
+        """Adds a query from the next epoch on; SpecError, and no change, if it cannot run. Default sink: memory."""
+        streams = {stream.name: stream for stream in self._parts.pipeline.streams}
+        spec = SinkSpec("memory") if sink is None else sink.spec
+        query = bind_query(name, sql, streams, sink=spec, priority=priority, weight=weight)
+        if lifetime is not None:
+            query = replace(query, lifetime_us=parse_duration(lifetime))
+        function = None if sink is None else sink.function
+        self.change(add=[query], functions={} if function is None else {name: function})
+
+    def drop_query(self, name: str) -> None:
+        """Ends a query from the next epoch on; what only it needed is freed."""
+        self.change(drop=[name])
+
+    def change(
+        self,
+        add: Sequence[Query] = (),
+        drop: Sequence[str] = (),
+        functions: Mapping[str, Callable[[Any, int], Any]] | None = None,
+    ) -> None:
+        """Adds and drops queries between two epochs; a query in both is replaced. All of it happens, or nothing."""
+        parts = self._parts
+        if self._once or not self.is_active:
+            raise EngineError("queries can be added and dropped while a run goes on; this one ends by itself or has")
+        with self._changing:
+            known = {query.name: query for query in parts.pipeline.queries}
+            for name in drop:
+                if name not in known:
+                    raise SpecError(Problem(f"there is no query '{name}'; known: {', '.join(known) or 'none'}"))
+                del known[name]
+            for query in add:
+                if query.name in known:
+                    raise SpecError(Problem(f"there is a query '{query.name}' already", query=query.name))
+            rows = parts.whole.by_stream(parts.whole.rows)
+            judged = [judge(query, parts.pipeline.streams, parts.spark, rows) for query in add]
+            plans = {query.name: plan_answer(query) for query in judged}
+            known |= {query.name: query for query in judged}
+            _refuse_shared_paths(known.values())
+            opened = {
+                q.name: open_sink(q.sink, q.name, parts.spark, parts.checkpoint.storage,
+                                  (functions or {}).get(q.name), False)
+                for q in judged
+            }  # fmt: skip
+            columns = columns_in_use(list(known.values()), parts.pipeline.streams)
+            missing = any(columns[name] - parts.columns[name] for name in columns)
+
+            def plan(workload: Workload, manifest: Manifest) -> tuple[Workload, Manifest]:
+                staying = {n: p for n, p in workload.plans.items() if n in known and n not in plans}
+                made = plan_workload({**staying, **plans}, parts.pipeline.streams, workload, manifest.coverage)
+                others = {n: s for n, s in manifest.queries.items() if n in known and n not in made.plans}
+                kept = {n: s for n, s in manifest.queries.items() if n not in drop or n not in plans}
+                return made, adopt(replace(manifest, queries=kept), made, others, parts.hooks.on_note)
+
+            def relaunch() -> None:
+                if missing:
+                    # Spark's plan reads the columns in use: others need a new one, from the same offsets.
+                    self._query.stop()
+                    united = unite(parts.pipeline.streams, parts.frames, columns)
+                    self._query, parts.columns = parts.launch(united), columns
+
+            parts.epochs.change(plan, opened, relaunch)
+            parts.sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
+            parts.pipeline = replace(parts.pipeline, queries=tuple(known.values()))
+
+    def ask(self, sql: str) -> pa.Table:
+        """Answers a one-time query from the panes that are there, over the newest closed window of its length."""
+        parts = self._parts
+        for attempt in range(ATTEMPTS):
+            manifest, workload = parts.epochs.state
+            try:
+                return ask(parts.spark, parts.io, parts.checkpoint, manifest, workload, parts.pipeline.streams, sql)
+            except CorruptStateError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     def stop(self) -> None:
         """Ends the run after the epoch under way; open windows stay open."""
@@ -141,13 +262,17 @@ def start(
     """Starts a pipeline from where its checkpoint ends."""
     hooks = hooks or Hooks()
     tune(spark)
+    prepare_executors(spark.sparkContext)
     root = checkpoint or pipeline.engine.checkpoint
     if root is None:
         raise SpecError("a run needs a checkpoint: a folder of its own to keep its state in")
     # Spark knows sources by their position: by name, so that their order in the file does not matter.
     streams = tuple(sorted(pipeline.streams, key=lambda stream: stream.name))
     pipeline = replace(pipeline, streams=streams)
-    rows, corrupt, failed, queries = _sources(pipeline, spark, dict(frames or {}))
+    sources = dict(frames or {})
+    whole, corrupt, failed, queries = _sources(pipeline, spark, sources)
+    columns = columns_in_use(queries, pipeline.streams)
+    rows = unite(pipeline.streams, sources, columns)
     plans = {query.name: plan_answer(query) for query in queries}
     refused = {q.name: QueryState(q.sql, failed=failed[q.name]) for q in pipeline.queries if q.name in failed}
     storage = open_storage(root, spark)
@@ -161,9 +286,14 @@ def start(
     manifest = point.open(bins, {s.name: _origin(s) for s in streams})
     try:
         fresh = manifest is None and not point.decisions()
-        _verify(point, manifest, spark)
+        io = choose_io(spark, point)
+        _verify(io, manifest)
         point.clean_orphans(manifest)
         before = read_description(point.workload(manifest)) if manifest is not None else None
+        if manifest is not None:
+            over = {n: s for n, s in manifest.queries.items() if s.ended and n in plans and s.sql == plans[n].query.sql}
+            refused |= over
+            plans = {name: plan for name, plan in plans.items() if name not in over}
         workload = plan_workload(plans, streams, before, manifest.coverage if manifest else {})
         manifest = adopt(manifest, workload, refused, hooks.on_note)
         sinks = {
@@ -172,17 +302,22 @@ def start(
         }
         trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
         epochs = Epochs(
-            spark, point, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s
+            spark, point, io, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s
         )
         epochs.recover()
-        writer = rows.rows.writeStream.foreachBatch(_batch_runner(epochs, rows)).queryName(f"headrace-{pipeline.name}")
-        writer = writer.option("checkpointLocation", f"{storage.root}/spark")
-        every = f"{pipeline.engine.trigger_us // 1000} milliseconds"
-        query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+
+        def launch(united: United) -> StreamingQuery:
+            writer = united.rows.writeStream.foreachBatch(_batch_runner(epochs, united))
+            writer = writer.queryName(f"headrace-{pipeline.name}").option("checkpointLocation", f"{storage.root}/spark")
+            every = f"{pipeline.engine.trigger_us // 1000} milliseconds"
+            return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+
+        query = launch(rows)
     except BaseException:
         point.close()
         raise
-    return Run(_Parts(point, epochs, sinks), query, flush)
+    parts = _Parts(spark, pipeline, sources, whole, point, io, epochs, sinks, hooks, launch, columns)
+    return Run(parts, query, once, flush)
 
 
 def _batch_runner(epochs: Epochs, united: United) -> Callable[[DataFrame, int], None]:
@@ -221,8 +356,7 @@ def _sources(
             failed[query.name] = str(problem)
     if pipeline.queries and not queries:
         raise SpecError(Problem(text) for text in failed.values())
-    rows = unite(pipeline.streams, frames, columns_in_use(queries, pipeline.streams))
-    return rows, frozenset(corrupt), failed, queries
+    return whole, frozenset(corrupt), failed, queries
 
 
 def _origin(stream: Stream) -> str:
@@ -247,12 +381,11 @@ def _refuse_shared_paths(queries: Iterable[Query]) -> None:
             paths[path] = query.name
 
 
-def _verify(checkpoint: Checkpoint, manifest: Manifest | None, spark: SparkSession) -> None:
+def _verify(io: StateIo, manifest: Manifest | None) -> None:
     """Reads all state once before anything runs on it; what is wrong is refused by name."""
     if manifest is None or not manifest.chunks:
         return
-    task = VerifyTask(checkpoint.state_folder, manifest.chunks)
-    found = Jobs(spark.sparkContext).run(task, len(manifest.chunks))
+    found = io.verify(manifest.chunks)
     if found:
         raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")
 

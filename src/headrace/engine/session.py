@@ -43,6 +43,9 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     """A session for one engine; `conf` wins over every setting here but those that answers depend on."""
     from pyspark.sql import SparkSession
 
+    # Spark itself reads this setting from `spark-submit` only.
+    if conf and "spark.pyspark.python" in conf:
+        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if (master or "local").startswith("local") else None
     cores = os.cpu_count() or 2

@@ -8,7 +8,9 @@ from typing import Any
 from headrace.engine.checkpoint import Checkpoint, Manifest
 from headrace.engine.session import build_session
 from headrace.engine.storage import is_remote, open_storage
+from headrace.engine.workload import Description, read_description
 from headrace.errors import CorruptStateError, SpecError
+from headrace.planning import Kept, Workload
 
 __all__ = ["describe", "describe_checkpoint"]
 
@@ -31,11 +33,13 @@ def describe_checkpoint(root: str) -> dict[str, Any]:
             continue
         if decision is not None:
             decisions.append(decision.to_json())
-    return {**describe(storage.root, checkpoint.latest()), "decisions": decisions}
+    manifest = checkpoint.latest()
+    workload = None if manifest is None else read_description(checkpoint.workload(manifest))
+    return {**describe(storage.root, manifest, workload), "decisions": decisions}
 
 
-def describe(root: str, manifest: Manifest | None) -> dict[str, Any]:
-    """Progress, ledger and queries as plain values.
+def describe(root: str, manifest: Manifest | None, workload: Workload | Description | None = None) -> dict[str, Any]:
+    """Progress, ledger, queries, and with a workload its synopses, as plain values.
 
     `epoch` counts from 0 and is -1 before the first; times are microseconds of event time; `streams` counts rows since
     the checkpoint began, and rows_in = used + late + shed + rejected holds for each.
@@ -57,15 +61,32 @@ def describe(root: str, manifest: Manifest | None) -> dict[str, Any]:
         },
         "queries": {
             name: {
-                "state": "failed" if query.failed else "running",
+                "state": "failed" if query.failed else "ended" if query.ended else "running",
                 "cause": query.failed,
                 "answers": query.answers,
                 "rows": query.rows,
                 "answered_us": query.answered_us,
+                "requested_period_us": query.slide_us,
+                "achieved_period_us": None if query.gap_us is None else round(query.gap_us),
+                "late_us": query.waiting_us,
             }
             for name, query in manifest.queries.items()
+        },
+        "synopses": {
+            id_: {
+                "since_us": coverage.since_us,
+                "pane_us": coverage.panes[-1][0],
+                "measures": list(coverage.columns),
+                **(_keys(workload.kept[id_]) if workload is not None and id_ in workload.kept else {}),
+            }
+            for id_, coverage in manifest.coverage.items()
         },
         "state": {"chunks": len(manifest.chunks), "bytes": sum(chunk.bytes for chunk in manifest.chunks)},
         "last_epoch": dict(manifest.observed),
         "decisions": [],
     }
+
+
+def _keys(kept: Kept) -> dict[str, Any]:
+    feed = kept.synopsis.feeds[0]
+    return {"streams": [f.stream for f in kept.synopsis.feeds], "keys": list(feed.keys), "where": feed.where}

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 
 from headrace.errors import LockedError
 
-__all__ = ["HadoopStorage", "LocalStorage", "Lock", "Storage", "is_remote", "open_storage"]
+__all__ = ["HadoopStorage", "LocalStorage", "Lock", "Storage", "is_remote", "open_storage", "place_of"]
 
 # A lease that has not been renewed for this long belongs to an engine that is gone.
 LEASE_S = 60.0
@@ -34,7 +34,7 @@ class Lock(Protocol):
 
 
 class Storage(Protocol):
-    """A folder of small files; paths are relative to `root`, with forward slashes."""
+    """A folder of small files; paths are relative to `root`, with forward slashes, or whole, in its file system."""
 
     root: str
 
@@ -75,8 +75,27 @@ def is_remote(root: str) -> bool:
     return "://" in root and not root.startswith("file:")
 
 
+def place_of(root: str) -> str:
+    """The file system of a path: within one, files can be renamed.
+
+    >>> place_of("hdfs://host:9000/state"), place_of("file:/state"), place_of("/state")
+    ('hdfs://host:9000', '', '')
+    """
+    if not is_remote(root):
+        return ""
+    scheme, _, rest = root.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
 def open_storage(root: str, spark: Any = None) -> Storage:
-    """Storage for a path or URI: plain files where possible, else any file system Spark's Hadoop can reach."""
+    """Storage for a path or URI: plain files where possible, else any file system Spark's Hadoop can reach.
+
+    A path without a scheme belongs to Hadoop's default file system, as everywhere in Spark.
+    """
+    if spark is not None and "://" not in root and not root.startswith("file:"):
+        default = spark._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///"
+        if is_remote(default):
+            root = place_of(default) + os.path.abspath(root)
     if not is_remote(root):
         return LocalStorage("/" + root.removeprefix("file:").lstrip("/") if root.startswith("file:") else root)
     if spark is None:
@@ -187,7 +206,8 @@ class HadoopStorage:
         self._fs = self._base.getFileSystem(spark._jsc.hadoopConfiguration())
 
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{path}" if path else self.root)
+        whole = path if "://" in path else f"{self.root}/{path}" if path else self.root
+        return self._jvm.org.apache.hadoop.fs.Path(whole)
 
     def read(self, path: str) -> bytes | None:
         target = self._path(path)

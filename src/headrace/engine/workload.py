@@ -124,7 +124,10 @@ def adopt(
 ) -> Manifest:
     """The state to go on from: queries that are known go on, new ones start now, others leave."""
     if manifest is None:
-        states = {name: QueryState(plan.query.sql) for name, plan in workload.plans.items()}
+        states = {
+            name: QueryState(plan.query.sql, slide_us=plan.aggregate.window.slide_us)
+            for name, plan in workload.plans.items()
+        }
         fresh = {id_: cover(None, kept, None) for id_, kept in workload.kept.items()}
         return Manifest(-1, -1, queries={**states, **refused}, coverage=fresh)
     seen = {id_: _seen_us(manifest, kept) for id_, kept in workload.kept.items()}
@@ -132,11 +135,11 @@ def adopt(
     queries: dict[str, QueryState] = {}
     for name, plan in workload.plans.items():
         known = manifest.queries.get(name)
-        if known is not None and known.sql == plan.query.sql and known.failed is None:
+        if known is not None and known.sql == plan.query.sql and known.runs:
             queries[name] = known
             continue
         since = complete_since(workload, name, coverage)
-        queries[name] = QueryState(plan.query.sql, since_us=_begun_us(manifest, plan) if since is None else since)
+        queries[name] = _fresh(plan, _begun_us(manifest, plan) if since is None else since)
         answers = (
             "it answers at once, from panes that are there"
             if queries[name].since_us is None or queries[name].since_us != _latest(seen.values())
@@ -152,6 +155,10 @@ def adopt(
         if name not in workload.plans and name not in refused:
             note(f"query '{name}' is gone: what only it needed goes with the next epoch")
     return replace(manifest, queries={**queries, **refused}, coverage=coverage)
+
+
+def _fresh(plan: AnswerPlan, since_us: int | None) -> QueryState:
+    return QueryState(plan.query.sql, since_us, slide_us=plan.aggregate.window.slide_us)
 
 
 def complete_since(workload: Workload, query: str, coverage: Mapping[str, Coverage]) -> int | None:

@@ -172,7 +172,7 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A continuous query, bound to its streams."""
+    """A continuous query, bound to its streams; with a lifetime it ends after so much event time."""
 
     name: str
     sql: str
@@ -181,8 +181,11 @@ class Query:
     sink: SinkSpec = field(default_factory=SinkSpec)
     priority: int = 0
     weight: float = 1.0
+    lifetime_us: int | None = None
 
     def __post_init__(self) -> None:
+        if self.lifetime_us is not None and self.lifetime_us <= 0:
+            raise ValueError(f"query '{self.name}': a lifetime must be positive, not {self.lifetime_us} us")
         if self.weight <= 0:
             raise ValueError(f"query '{self.name}': weight must be positive, not {self.weight}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from headrace.model import TimeWindow
@@ -26,6 +27,15 @@ class Due:
     @property
     def count(self) -> int:
         return len(self.ends)
+
+    def until(self, last_us: int) -> Due | None:
+        """The ends up to a time, if there are any.
+
+        >>> Due(range(10, 50, 10)).until(35)
+        Due(ends=range(10, 40, 10))
+        """
+        kept = self.ends[: bisect_right(self.ends, last_us)]
+        return Due(kept) if kept else None
 
 
 def due_windows(

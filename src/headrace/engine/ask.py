@@ -1,0 +1,179 @@
+"""One-time queries, answered from the panes that continuous queries have left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import lcm
+from typing import TYPE_CHECKING
+
+from headrace.engine.answer import Panes, spec_of
+from headrace.engine.checkpoint import Checkpoint, Manifest
+from headrace.engine.choose_io import choose_io
+from headrace.engine.deliver import AnswerTask, Work
+from headrace.engine.finish import answer_ddl, answer_schema, spark_finish
+from headrace.engine.judge import judge
+from headrace.engine.session import build_session
+from headrace.engine.state_io import StateIo
+from headrace.engine.storage import open_storage
+from headrace.engine.workload import Description, complete_since, plan_workload, read_description
+from headrace.errors import CorruptStateError, Problem, SpecError
+from headrace.language import bind_query
+from headrace.model import HoppingWindow, Query, Stream, TimeWindow, WindowAggregate, streams_of
+from headrace.planning import Kept, Workload, plan_answer
+from headrace.policies import Due, due_windows, watermark_of
+from headrace.units import format_duration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["Asked", "ask", "ask_checkpoint", "plan_question"]
+
+_NAME = "ask"
+# A running engine may merge the chunks of a manifest away while they are being read; the next manifest has others.
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that can be answered: its plan, and the one window that it is about."""
+
+    workload: Workload
+    due: Due
+
+    @property
+    def query(self) -> Query:
+        return self.workload.plans[_NAME].query
+
+
+def ask_checkpoint(root: str, sql: str) -> pa.Table:
+    """Answers a one-time query from a checkpoint, whether an engine is running on it or not."""
+    spark = build_session("ask")
+    storage = open_storage(root, spark)
+    checkpoint = Checkpoint(storage)
+    if checkpoint.read() is None:
+        raise SpecError(f"{root} is not a checkpoint; give the folder named by 'checkpoint' in the pipeline file")
+    io = choose_io(spark, checkpoint)
+    for attempt in range(ATTEMPTS):
+        try:
+            manifest = checkpoint.latest()
+            if manifest is None:
+                raise SpecError(f"{root} has no epoch yet to answer from")
+            description = read_description(checkpoint.workload(manifest))
+            return ask(spark, io, checkpoint, manifest, description, description.streams, sql)
+        except CorruptStateError:
+            if attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def ask(
+    spark: SparkSession,
+    io: StateIo,
+    checkpoint: Checkpoint,
+    manifest: Manifest,
+    kept: Description | Workload,
+    streams: tuple[Stream, ...],
+    sql: str,
+) -> pa.Table:
+    """The answer of a SELECT over the newest closed window of its length; SpecError says why there is none."""
+    query = judge(bind_query(_NAME, sql, {s.name: s for s in streams}), streams, spark)
+    asked = plan_question(query, manifest, kept, streams)
+    ids = set(asked.workload.sources_of(_NAME))
+    begin = asked.due.first_us - _aggregate(query).window.size_us
+    chunks: dict[str, list[str]] = {id_: [] for id_ in ids}
+    for chunk in manifest.chunks:
+        for id_, end in chunk.ends:
+            if id_ in ids and end > begin:
+                chunks[id_].append(chunk.name)
+    panes = Panes(checkpoint.state_folder, {id_: tuple(names) for id_, names in chunks.items()}, checkpoint.bins)
+    work = Work(spec_of(asked.workload, _NAME), asked.due, None, None)
+    task = AnswerTask(panes, work, answer_schema(asked.query))
+    try:
+        return spark_finish(io.answers(task, answer_ddl(asked.query)), asked.query.finish).toArrow()
+    except Exception as failure:
+        text = str(failure)
+        if "CorruptStateError: " in text:
+            raise CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0]) from failure
+        raise
+
+
+def plan_question(
+    query: Query, manifest: Manifest, before: Description | Workload, streams: tuple[Stream, ...]
+) -> Asked:
+    """How a query can be answered once from what is kept now."""
+    window = _aggregate(query).window
+    if not isinstance(window, HoppingWindow):
+        # One window is asked for: nothing slides.
+        query = replace(query, root=replace(_aggregate(query), window=replace(window, slide_us=window.size_us)))
+    workload = plan_workload({_NAME: plan_answer(query)}, streams, before, manifest.coverage)
+    plan = workload.plans[_NAME]
+    for demand in plan.demands:
+        for source in workload.supplies[demand.synopsis.id].sources:
+            kept = before.kept.get(source.synopsis)
+            if kept is None:
+                wanted = Kept(demand.synopsis, demand.measures, window.pane_us)
+                raise _refusal(f"no panes {_described(wanted)} are kept", before.kept.values())
+            missing = [m for m in demand.measures if m.column not in manifest.coverage[source.synopsis].columns]
+            if missing:
+                texts = ", ".join(m.kind if m.arguments is None else f"{m.kind} of {m.arguments[0]}" for m in missing)
+                raise _refusal(f"the panes {_described(kept)} do not have {texts}", before.kept.values())
+    panes = [before.kept[id_].pane_us for id_ in workload.sources_of(_NAME)]
+    due = _newest(plan.aggregate.window, lcm(*panes), watermark_of(manifest.clocks, streams_of(query.root)))
+    since = complete_since(workload, _NAME, manifest.coverage)
+    begin = due.last_us - window.size_us
+    if since is not None and begin < since:
+        reach = format_duration(max(0, due.last_us - since))
+        raise SpecError(
+            Problem(
+                f"the panes reach back {reach} from the newest closed one, the window asked for is "
+                f"{format_duration(window.size_us)} long",
+                hint="ask for a shorter window, or run a query with a longer one",
+            )
+        )
+    return Asked(workload, due)
+
+
+def _newest(window: TimeWindow, pane_us: int, now_us: int | None) -> Due:
+    """The newest closed window, on whole panes."""
+    if now_us is None:
+        raise SpecError(Problem("no pane has closed yet: the streams have no watermark", hint="ask again later"))
+    if isinstance(window, HoppingWindow):
+        if window.pane_us % pane_us:
+            raise _misaligned(window, pane_us)
+        due = due_windows(window, now_us - window.slide_us - 1, None, now_us)
+        assert due is not None
+        return Due(due.ends[-1:])
+    if window.size_us % pane_us:
+        raise _misaligned(window, pane_us)
+    return Due((now_us - now_us % pane_us,))
+
+
+def _misaligned(window: TimeWindow, pane_us: int) -> SpecError:
+    return SpecError(
+        Problem(
+            f"panes are {format_duration(pane_us)} long, and {window} does not begin and end on them",
+            hint=f"ask for a multiple of {format_duration(pane_us)}",
+        )
+    )
+
+
+def _aggregate(query: Query) -> WindowAggregate:
+    if not isinstance(query.root, WindowAggregate):
+        raise SpecError(
+            Problem("only windowed aggregates are answered from panes", hint="write FROM stream [WINDOW 10 min]")
+        )
+    return query.root
+
+
+def _refusal(message: str, kept: Iterable[Kept]) -> SpecError:
+    return SpecError(Problem(message, hint="kept are panes " + "; ".join(sorted(_described(k) for k in kept))))
+
+
+def _described(kept: Kept) -> str:
+    feed = kept.synopsis.feeds[0]
+    streams = ", ".join(dict.fromkeys(f.stream for f in kept.synopsis.feeds))
+    where = f" where {feed.where}" if feed.where else ""
+    detail = f" with values of {feed.detail}" if feed.detail else ""
+    return f"of {streams}{where} by {', '.join(feed.keys) or 'no key'}{detail}"

@@ -1,0 +1,42 @@
+"""The choice between tasks that open state files themselves and Spark that carries them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.engine.checkpoint import Checkpoint
+from headrace.engine.jobs import Jobs
+from headrace.engine.reach import tasks_reach
+from headrace.engine.ship import is_local
+from headrace.engine.spark_io import SparkIo
+from headrace.engine.state_io import ArrowIo, StateIo
+from headrace.engine.storage import is_remote
+from headrace.errors import EnvironmentProblem, SpecError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SETTING", "choose_io"]
+
+SETTING = "spark.headrace.state.io"
+_CHOICES = ("auto", "arrow", "spark")
+
+
+def choose_io(spark: SparkSession, checkpoint: Checkpoint) -> StateIo:
+    """What the setting says; `auto`: Arrow where all executors reach the checkpoint with it, else Spark."""
+    choice = str(spark.conf.get(SETTING, "auto"))
+    if choice not in _CHOICES:
+        raise SpecError(f"{SETTING} is '{choice}'; it can be {', '.join(_CHOICES)}")
+    context, storage = spark.sparkContext, checkpoint.storage
+    if choice == "spark":
+        return SparkIo(spark, checkpoint)
+    if choice == "auto" and (is_remote(storage.root) or not is_local(context)):
+        fault = tasks_reach(storage, "state", Jobs(context), context.defaultParallelism)
+        if fault is not None and not is_remote(storage.root):
+            raise EnvironmentProblem(
+                f"the executors cannot use the checkpoint {storage.root} of this machine ({fault}); "
+                "give a path that all hosts share, or a file system such as hdfs:// or s3a://"
+            )
+        if fault is not None:
+            return SparkIo(spark, checkpoint)
+    return ArrowIo(spark, checkpoint)

@@ -1,0 +1,92 @@
+"""How tasks get at state, chosen once when a run starts: by themselves, or with Spark as their carrier.
+
+`ArrowIo`   tasks open files through Arrow: fastest, for paths that Arrow reaches on every executor
+`SparkIo`   Spark's JVMs read and write the files (`spark_io`): any path Spark reaches
+
+Both leave the same files behind, so a checkpoint can be continued with the other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.engine.absorb import Absorbed, AbsorbTask
+from headrace.engine.arrow_rows import run_on_batches
+from headrace.engine.checkpoint import Checkpoint
+from headrace.engine.chunks import Chunk
+from headrace.engine.compact import CompactTask, VerifyTask
+from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery
+from headrace.engine.jobs import Jobs
+from headrace.engine.reach import tasks_reach
+from headrace.engine.storage import Storage, is_remote, place_of
+from headrace.planning import Spent
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ArrowIo", "StateIo"]
+
+
+class StateIo(Protocol):
+    """The jobs of an epoch that touch state."""
+
+    def delivers_to(self, sink: Storage) -> bool:
+        """Whether `deliver` can put files there."""
+
+    def absorb(self, rows: DataFrame, schema: pa.Schema, task: AbsorbTask) -> list[Absorbed]:
+        """Runs the task on every partition of an epoch's rows."""
+
+    def deliver(self, combine: CombineTask) -> list[Delivery | Spent]:
+        """Answers directly finished queries and leaves their files in the sinks' staging folders."""
+
+    def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
+        """One query's answers, for Spark SQL to finish."""
+
+    def compact(self, task: CompactTask) -> list[Chunk]:
+        """Merges chunks, a task per bin."""
+
+    def verify(self, chunks: Sequence[Chunk]) -> list[str]:
+        """What is wrong with the chunks."""
+
+
+class ArrowIo:
+    """Tasks open state files, and results that they finish themselves, through Arrow's file systems."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Checkpoint) -> None:
+        self._spark, self._checkpoint = spark, checkpoint
+        self._jobs = Jobs(spark.sparkContext)
+        self._reached: dict[str, bool] = {}
+
+    def delivers_to(self, sink: Storage) -> bool:
+        if not is_remote(sink.root):
+            return True
+        place = place_of(sink.root)
+        if place not in self._reached:
+            state = self._checkpoint.storage
+            self._reached[place] = place == place_of(state.root) or not tasks_reach(sink, "_staging", self._jobs, 1)
+        return self._reached[place]
+
+    def absorb(self, rows: DataFrame, schema: pa.Schema, task: AbsorbTask) -> list[Absorbed]:
+        return run_on_batches(rows, schema, task)
+
+    def deliver(self, combine: CombineTask) -> list[Delivery | Spent]:
+        context, works, units = self._spark.sparkContext, combine.works, combine.units
+        tasks = min(len(units), context.defaultParallelism)
+        combine = replace(combine, shares=tuple(tuple(units[i::tasks]) for i in range(tasks)))
+        if self._checkpoint.bins == 1:
+            return self._jobs.run(DeliverTask(works, combine), tasks)
+        by_query = context.parallelize(range(tasks), tasks).mapPartitions(combine).partitionBy(min(tasks, len(works)))
+        return by_query.mapPartitions(DeliverTask(works)).collect()
+
+    def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
+        bins = self._checkpoint.bins
+        return self._spark.range(0, bins, 1, bins).mapInArrow(task, ddl)
+
+    def compact(self, task: CompactTask) -> list[Chunk]:
+        return self._jobs.run(task, self._checkpoint.bins)
+
+    def verify(self, chunks: Sequence[Chunk]) -> list[str]:
+        return self._jobs.run(VerifyTask(self._checkpoint.state_folder, tuple(chunks)), len(chunks))

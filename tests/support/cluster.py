@@ -1,0 +1,94 @@
+"""A standalone Spark cluster on this machine, from the installed PySpark, and Pythons that lack packages."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyspark
+
+PYSPARK = Path(pyspark.__file__).parent
+
+
+def wait_for(what: Callable[[], object], seconds: float, why: Callable[[], str]) -> object:
+    """What is waited for, once it is there; polls, for processes that tell nobody."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.1)
+    return found
+
+
+class Cluster:
+    """A master and workers of one core each, with nothing of this process's Python path."""
+
+    def __init__(self, home: Path, workers: int) -> None:
+        self._home, self._processes = home, []
+        home.mkdir(parents=True, exist_ok=True)
+        self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
+                    "--webui-port", "0")  # fmt: skip
+        found = wait_for(
+            lambda: re.search(r"spark://127\.0\.0\.1:\d+", self.log("master")), 60, lambda: self.log("master")
+        )
+        assert isinstance(found, re.Match)
+        self.url = found.group()
+        for i in range(workers):
+            self._start(f"worker{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port",
+                        "0", "--cores", "1", "--memory", "700m", "--work-dir", str(home / f"work{i}"), self.url)  # fmt: skip
+        wait_for(lambda: self.log("master").count("Registering worker") == workers, 60, lambda: self.log("master"))
+
+    def _start(self, name: str, *command: str) -> None:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK"))}
+        environment |= {"SPARK_HOME": str(PYSPARK), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"}
+        with (self._home / f"{name}.log").open("wb") as log:
+            started = [str(PYSPARK / "bin" / "spark-class"), *command]
+            self._processes.append(subprocess.Popen(started, env=environment, stdout=log, stderr=log, cwd=self._home))
+
+    def log(self, name: str) -> str:
+        return (self._home / f"{name}.log").read_text()
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors that run now."""
+        found = []
+        for worker in self._processes[1:]:
+            for child in psutil.Process(worker.pid).children(recursive=True):
+                if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline()):
+                    found.append(child)
+        return found
+
+    def stop(self) -> None:
+        for process in reversed(self._processes):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+            process.wait()
+
+
+def python_without(folder: Path, *packages: str) -> str:
+    """A Python with all packages of this one but some, and without Headrace."""
+    venv.create(folder, symlinks=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    for path in {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}:
+        for entry in path.iterdir():
+            own = "headrace" in entry.name or entry.suffix == ".pth"
+            if not own and not any(entry.name.lower().startswith(name) for name in packages):
+                (site / entry.name).symlink_to(entry)
+    python = str(folder / "bin" / "python")
+    for name in ("headrace", *packages):
+        found = subprocess.run([python, "-I", "-c", f"import {name}"], capture_output=True, text=True, check=False)
+        assert f"No module named '{name}'" in found.stderr, f"{name} is there all the same"
+    return python
+
+
+def environment_of_driver() -> dict[str, str]:
+    """This process's environment, with its imports at hand and no Python chosen for tasks."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK", "SPARK"))}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
