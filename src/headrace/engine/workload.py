@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.engine.checkpoint import Manifest, QueryState
 from headrace.language import parse_type
-from headrace.model import Column, DataType, Stream, streams_of
+from headrace.model import Column, DataType, Kind, Stream, streams_of
 from headrace.planning import (
     AnswerPlan,
     Coverage,
@@ -70,7 +70,7 @@ def read_description(value: Mapping[str, Any]) -> Description:
     streams = tuple(
         Stream(
             name=name,
-            columns=tuple(Column(column, parse_type(type_)) for column, type_ in s["columns"]),
+            columns=tuple(Column(column, _type(type_)) for column, type_ in s["columns"]),
             time=s["time"],
             lateness_us=s["lateness_us"],
         )
@@ -100,7 +100,7 @@ def read_description(value: Mapping[str, Any]) -> Description:
 
 
 def _type(text: str) -> DataType:
-    return parse_type(text)
+    return DataType(Kind.UNKNOWN) if text == Kind.UNKNOWN.value else parse_type(text)
 
 
 def plan_workload(
@@ -140,15 +140,16 @@ def adopt(
             continue
         since = complete_since(workload, name, coverage)
         queries[name] = _fresh(plan, _begun_us(manifest, plan) if since is None else since)
+        new = since is not None and since == _latest(seen[id_] for id_ in workload.sources_of(name))
         answers = (
-            "it answers at once, from panes that are there"
-            if queries[name].since_us is None or queries[name].since_us != _latest(seen.values())
-            else "its windows begin after what was seen so far"
+            "its windows begin after what was seen so far" if new else "it answers at once, from panes that are there"
         )
         if known is not None and known.sql != plan.query.sql:
             note(f"query '{name}' has changed and starts anew: {answers}")
-        elif known is not None:
+        elif known is not None and known.failed is not None:
             note(f"query '{name}' had failed ({known.failed}) and starts anew: {answers}")
+        elif known is not None:
+            note(f"query '{name}' had ended and starts anew: {answers}")
         else:
             note(f"query '{name}' is new: {answers}")
     for name in manifest.queries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -85,9 +86,14 @@ class DataType:
             case Kind.MAP:
                 return f"MAP<{self.fields[0].type},{self.fields[1].type}>"
             case Kind.STRUCT:
-                return f"STRUCT<{','.join(f'{field.name}: {field.type}' for field in self.fields)}>"
+                return f"STRUCT<{','.join(f'{_quoted(field.name)}: {field.type}' for field in self.fields)}>"
             case _:
                 return str(self.kind.value)
+
+
+def _quoted(name: str) -> str:
+    """A field's name as types write it: in backticks unless it is a plain word."""
+    return name if re.fullmatch(r"\w+", name) else f"`{name.replace('`', '``')}`"
 
 
 @dataclass(frozen=True, slots=True)
