@@ -257,6 +257,15 @@ BY_BOTH = {"size_s": 4, "slide_s": 2, "hopping": False}
         ),
         pytest.param(
             {
+                "plain": Asked(("src",), None, ("COUNT(*)",), **BY_BOTH),
+                "fine": Asked(("src", "dst"), None, ("MEDIAN(length)",), **BY_BOTH),
+                "detailed": Asked(("src",), None, ("COUNT(x)", "MEDIAN(length)"), **BY_BOTH),
+            },
+            ["detailed"],
+            id="groups kept for themselves, details of one query of the group rolled up",
+        ),
+        pytest.param(
+            {
                 "fine": Asked(("src", "dst"), None, ("MEDIAN(length)",), **BY_BOTH),
                 "coarse": Asked((), None, ("COUNT(*)", "MEDIAN(length)"), **BY_BOTH),
             },
