@@ -23,6 +23,7 @@ from headrace.planning import (
     cover,
     share,
 )
+from headrace.policies import StreamClock, newest_end, watermark_of
 
 __all__ = ["Description", "adopt", "complete_since", "describe_workload", "plan_workload", "read_description"]
 
@@ -139,7 +140,14 @@ def adopt(
             queries[name] = known
             continue
         since = complete_since(workload, name, coverage)
-        queries[name] = _fresh(plan, _begun_us(manifest, plan) if since is None else since)
+        since = _begun_us(manifest, plan) if since is None else since
+        own = streams_of(plan.query.root)
+        now = watermark_of({stream: manifest.clocks.get(stream, StreamClock()) for stream in own}, own)
+        if since is not None and now is not None:
+            # Of the windows that closed before it came, the newest is answered.
+            window = plan.aggregate.window
+            since = max(since, newest_end(window, now) - window.size_us)
+        queries[name] = _fresh(plan, since)
         answers = (
             "it answers at once, from panes that are there"
             if queries[name].since_us is None or queries[name].since_us != _latest(seen.values())
