@@ -140,14 +140,21 @@ def test_a_restart_goes_on_where_it_was():
     assert (workload, found, notes) == (before, manifest, [])
 
 
-def test_a_new_query_over_panes_that_are_there_answers_at_once():
+@pytest.mark.parametrize(
+    ("window", "since_s"),
+    [
+        #   rows since 10 s, watermark at 90 s
+        pytest.param("[WINDOW 8 s]", 80, id="with the newest window that has closed"),
+        pytest.param("[WINDOW 80 s SLIDE 40 s]", 10, id="unless that began before the first row"),
+    ],
+)
+def test_a_new_query_over_panes_that_are_there_answers_at_once(window: str, since_s: int):
     before, manifest = running()
-    workload, found, notes = adopted(
-        {**RUNNING, "all": "SELECT COUNT(*) AS n FROM packets [WINDOW 8 s]"}, before, manifest
-    )
+    total = f"SELECT COUNT(*) AS n FROM packets {window}"
+    workload, found, notes = adopted({**RUNNING, "all": total}, before, manifest)
     assert workload.kept.keys() == before.kept.keys()
     assert complete_since(workload, "all", found.coverage) is None
-    assert found.queries["all"].since_us == manifest.clocks["packets"].first_us
+    assert found.queries["all"].since_us == since_s * SECOND_US
     assert notes == [f"query 'all' is new: {AT_ONCE}"]
     assert found.queries["count"] == manifest.queries["count"]
 

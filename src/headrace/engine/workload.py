@@ -23,6 +23,7 @@ from headrace.planning import (
     cover,
     share,
 )
+from headrace.policies import StreamClock, newest_end, watermark_of
 
 __all__ = ["Description", "adopt", "complete_since", "describe_workload", "plan_workload", "read_description"]
 
@@ -139,8 +140,15 @@ def adopt(
             queries[name] = known
             continue
         since = complete_since(workload, name, coverage)
-        queries[name] = _fresh(plan, _begun_us(manifest, plan) if since is None else since)
         new = since is not None and since == _latest(seen[id_] for id_ in workload.sources_of(name))
+        since = _begun_us(manifest, plan) if since is None else since
+        own = streams_of(plan.query.root)
+        now = watermark_of({stream: manifest.clocks.get(stream, StreamClock()) for stream in own}, own)
+        if since is not None and now is not None:
+            # Of the windows that closed before it came, the newest is answered.
+            window = plan.aggregate.window
+            since = max(since, newest_end(window, now) - window.size_us)
+        queries[name] = _fresh(plan, since)
         answers = (
             "its windows begin after what was seen so far" if new else "it answers at once, from panes that are there"
         )

@@ -295,7 +295,7 @@ class Scheduled:
                 until = last_end_with_rows(window, query.last_row_us)
             due = due_windows(window, query.after_us, None, until)
             if due is not None:
-                self.due[name] = Due(due.ends[-1:]) if query.fresh and not flush else due
+                self.due[name] = due
         periods = {s.name: s.period for s in group.subgroups}
         periods |= next((dict(g.periods) for g in self.decision.groups if g.group == group.name), {})
         tasks = {s.name: enter(group, s, periods[s.name], now) for s in group.subgroups}

@@ -2,7 +2,7 @@
 
 from headrace.policies.compaction import ChunkSize, Merge, NoMerge, plan_merge
 from headrace.policies.costs import CostModel, CostSample, learn
-from headrace.policies.due import Due, due_windows, last_end_with_rows
+from headrace.policies.due import Due, due_windows, last_end_with_rows, newest_end
 from headrace.policies.groups import Costs, Group, SchedulePolicy, SubGroup
 from headrace.policies.periods import PeriodChoice, choose_periods, cost_per_pane
 from headrace.policies.schedule import (
@@ -47,6 +47,7 @@ __all__ = [
     "follow_others",
     "last_end_with_rows",
     "learn",
+    "newest_end",
     "plan_epoch",
     "plan_merge",
     "watermark_of",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.model import TimeWindow
 
-__all__ = ["Due", "due_windows", "last_end_with_rows"]
+__all__ = ["Due", "due_windows", "last_end_with_rows", "newest_end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,15 @@ def due_windows(
     first = _next_end(window, after)
     last = _next_end(window, now_us) - window.slide_us
     return Due(range(first, last + 1, window.slide_us)) if first <= last else None
+
+
+def newest_end(window: TimeWindow, now_us: int) -> int:
+    """The greatest window end that the watermark has reached.
+
+    >>> newest_end(TimeWindow(60, 20), 59), newest_end(TimeWindow(60, 20), 60)
+    (40, 60)
+    """
+    return _next_end(window, now_us) - window.slide_us
 
 
 def last_end_with_rows(window: TimeWindow, last_row_us: int) -> int:
