@@ -114,9 +114,12 @@ def naive(rows: Rows, form: Layout, bounds: list[tuple[int, int]], kind: str) ->
 
 def answered(view: View, form: Layout, bounds: list[tuple[int, int]]) -> list[dict[tuple[Any, ...], Any]]:
     frame, starts = view.windows(bounds)
-    assert frame.columns == ["w", *form.groups, *form.columns]
+    assert frame.columns == ["w", *form.groups, *(["_s"] if form.detail else []), *form.columns]
     assert len(starts) == len(bounds) + 1
     assert (starts[0], starts[-1]) == (0, frame.height)
+    if form.detail:
+        assert frame["_s"].is_sorted(), "the details of a key lie side by side"
+        frame = frame.drop("_s")
     found: list[dict[tuple[Any, ...], Any]] = []
     for i in range(len(bounds)):
         part = frame[int(starts[i]) : int(starts[i + 1])]

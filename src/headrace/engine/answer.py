@@ -6,15 +6,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from headrace.engine.chunks import read_part
 from headrace.engine.panes import Layout, concat, layout_of
-from headrace.engine.windows import View
+from headrace.engine.windows import Cut, View
 from headrace.model import HoppingWindow
-from headrace.planning import ROWS, Demand, Workload
+from headrace.planning import ROWS, AnswerPlan, Demand, Workload
 from headrace.planning.synopsis import BUCKET_OFFSET
 from headrace.policies import Due
 
@@ -59,6 +61,7 @@ class AnswerSpec:
     keys: tuple[str, ...]
     aggregates: tuple[PlannedAggregate, ...]
     demands: tuple[DemandSpec, ...]
+    cut: Cut | None = None  # of a window only its first groups are wanted
 
     @property
     def main(self) -> DemandSpec:
@@ -97,7 +100,21 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
             for s in plan.sources
         ),
         tuple(demand(d) for d in plan.demands),
+        _cut(plan),
     )
+
+
+def _cut(plan: AnswerPlan) -> Cut | None:
+    """The groups that `ORDER BY ... LIMIT` can want, when it orders by a single measure first."""
+    finish = plan.query.finish
+    if finish.limit is None or finish.having is not None or not finish.order_by:
+        return None
+    first = finish.order_by[0]
+    for source in plan.sources:
+        plain = source.aggregate.function in ("sum", "count", "min", "max") and source.synopsis == plan.main
+        if plain and first.sql.strip("`") == source.aggregate.name:
+            return Cut(source.columns[0], finish.limit, first.descending, first.nulls_first)
+    return None
 
 
 @dataclass(frozen=True)
@@ -216,7 +233,8 @@ def _answered(
     """One go: the windows of some queries, from one evaluation of each measure over all of them."""
     bounds = [(end - specs[number][0].size_us, end) for number, ends in batch for end in ends]
     main = views.of(specs[batch[0][0]][0].main)
-    groups, starts = main.windows(bounds) if main is not None else (None, np.zeros(len(bounds) + 1, np.int64))
+    cuts = [specs[number][0].cut for number, ends in batch for _ in ends]
+    groups, starts = main.windows(bounds, cuts) if main is not None else (None, np.zeros(len(bounds) + 1, np.int64))
     details = _Details(specs, batch, views)
     at = 0
     for position, (number, ends) in enumerate(batch):
@@ -361,44 +379,37 @@ def _decimal_average(parts: pl.Series, scale: int) -> pl.Series:
 
 
 def _finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:
-    """One value per window and group from its counted details."""
-    name = aggregate.name
+    """One value per window and group from its counted details; those of a group lie side by side, in order."""
+    number = table["_s"].to_numpy()
+    (starts,) = np.nonzero(np.concatenate([[True], number[1:] != number[:-1]])) if len(number) else (np.empty(0, int),)
+    keys = table.select(groups)[starts]
+    each = table.group_by("_s", maintain_order=True)
     match aggregate.function:
         case "percentile" | "percentile_disc" | "approx_percentile":
-            made = _quantile(table, aggregate, groups)
+            values = _quantile(table, aggregate, starts)
         case "approx_count_distinct":
-            made = _hll_estimate(table, aggregate, groups)
+            values = _hll_estimate(each, aggregate)
         case "approx_top_k":
-            made = (
-                table.sort([*groups, ROWS, "d"], descending=[*([False] * len(groups)), True, False])
-                .group_by(groups)
-                .agg(
-                    pl.struct(pl.col("d").alias("item"), pl.col(ROWS).alias("count"))
-                    .head(int(aggregate.parameters[0]))
-                    .alias(name)
-                )
-            )
+            heaviest = table.sort(["_s", ROWS, "d"], descending=[False, True, False])
+            item = pl.struct(pl.col("d").alias("item"), pl.col(ROWS).alias("count"))
+            values = heaviest.group_by("_s", maintain_order=True).agg(item.head(int(aggregate.parameters[0])))["item"]
         case "count":
-            made = table.group_by(groups).agg(pl.len().cast(pl.Int64).alias(name))
+            values = pl.Series(np.diff(np.append(starts, len(number))), dtype=pl.Int64)
         case "sum":
-            made = table.group_by(groups).agg(_exact(pl.col("d"), table).sum().alias(name))
+            values = each.agg(_exact(pl.col("d"), table).sum())["d"]
         case "avg" if aggregate.type.startswith("DECIMAL"):
             scale = int(aggregate.type.rstrip(")").partition(",")[2])
-            made = table.group_by(groups).agg(_exact(pl.col("d"), table).sum().alias("s"), pl.len().alias("n"))
-            average = _decimal_average(made.select(pl.struct("s", "n").alias("x"))["x"], scale)
-            made = made.select(*groups, average.alias(name))
+            made = each.agg(_exact(pl.col("d"), table).sum().alias("s"), pl.len().alias("n"))
+            values = _decimal_average(made.select(pl.struct("s", "n").alias("x"))["x"], scale)
         case "avg":
-            made = table.group_by(groups).agg(pl.col("d").cast(pl.Float64).mean().alias(name))
+            values = each.agg(pl.col("d").cast(pl.Float64).mean())["d"]
         case "stddev_samp" | "var_samp" | "stddev_pop" | "var_pop":
-            values, ddof = pl.col("d").cast(pl.Float64), 1 if aggregate.function.endswith("_samp") else 0
-            made = table.group_by(groups).agg(
-                (values.std(ddof=ddof) if aggregate.function.startswith("stddev") else values.var(ddof=ddof)).alias(
-                    name
-                )
-            )
+            column, ddof = pl.col("d").cast(pl.Float64), 1 if aggregate.function.endswith("_samp") else 0
+            deviation = aggregate.function.startswith("stddev")
+            values = each.agg(column.std(ddof=ddof) if deviation else column.var(ddof=ddof))["d"]
         case other:
             raise ValueError(f"unknown aggregate function '{other}'")
-    return made
+    return keys.with_columns(values.alias(aggregate.name))
 
 
 def _exact(column: pl.Expr, table: pl.DataFrame) -> pl.Expr:
@@ -409,22 +420,26 @@ def _exact(column: pl.Expr, table: pl.DataFrame) -> pl.Expr:
     return column.cast(pl.Float64) if dtype.is_float() else column
 
 
-def _quantile(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:
-    """Quantiles of counted values: by linear interpolation (percentile) or the value at the rank (the others)."""
+def _quantile(table: pl.DataFrame, aggregate: PlannedAggregate, starts: NDArray[np.int64]) -> pl.Series:
+    """Quantiles of counted values: by linear interpolation (percentile) or the value at the rank (the others).
+
+    Groups begin at `starts`; their values are in order, each so many times as its count says.
+    """
     fraction = aggregate.parameters[0]
-    ranked = table.sort([*groups, "d"]).with_columns(
-        _upto=pl.col(ROWS).cum_sum().over(groups), _n=pl.col(ROWS).sum().over(groups)
-    )
+    upto = np.cumsum(table[ROWS].to_numpy())
+    before = np.concatenate([[0], upto])[starts]
+    n = np.diff(np.append(before, upto[-1:]))
     if aggregate.function == "percentile":
-        place = fraction * (pl.col("_n") - 1)
-        low, high = place.floor(), place.ceil()
+        place = fraction * (n - 1)
+        low, high = np.floor(place), np.ceil(place)
     else:
-        low = high = (fraction * pl.col("_n")).ceil().clip(lower_bound=1) - 1
-        place = low
-    picked = ranked.group_by(groups).agg(
-        _low=pl.col("d").filter(pl.col("_upto") > low).first().cast(pl.Float64),
-        _high=pl.col("d").filter(pl.col("_upto") > high).first().cast(pl.Float64),
-        _weight=(place - low).first(),
+        low = high = place = np.maximum(np.ceil(fraction * n), 1.0) - 1
+    found = pl.DataFrame(
+        {
+            "_low": table["d"].gather(np.searchsorted(upto, before + low, side="right")).cast(pl.Float64),
+            "_high": table["d"].gather(np.searchsorted(upto, before + high, side="right")).cast(pl.Float64),
+            "_weight": place - low,
+        }
     )
     value = pl.col("_low")
     if aggregate.function == "percentile":
@@ -441,7 +456,7 @@ def _quantile(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str
             value = value.round(0)
         elif aggregate.type.startswith("DECIMAL"):
             value = value.cast(pl.Decimal(38, int(aggregate.type.rstrip(")").partition(",")[2])))
-    return picked.select(*groups, value.alias(aggregate.name))
+    return found.select(value.alias("_value")).to_series()
 
 
 def _bucket_value(error: float) -> pl.Expr:
@@ -461,10 +476,10 @@ def _bucket_value(error: float) -> pl.Expr:
     )
 
 
-def _hll_estimate(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:
+def _hll_estimate(each: Any, aggregate: PlannedAggregate) -> pl.Series:
     """Distinct values from HyperLogLog registers, by Ertl's improved estimator (2017), which needs no bias table."""
     m = float(1 << int(aggregate.parameters[0]))
-    per_group = table.group_by(groups).agg(
+    per_group = each.agg(
         _touched=pl.len(), _power=(pl.lit(2.0) ** (-pl.col(aggregate.columns[0]).cast(pl.Float64))).sum()
     )
     untouched = (m - per_group["_touched"].to_numpy()) / m
@@ -476,4 +491,4 @@ def _hll_estimate(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list
         weight += weight
     denominator = per_group["_power"].to_numpy() + m * total
     estimate = np.rint((m * m / (2 * math.log(2))) / denominator).astype(np.int64)
-    return per_group.select(*groups, pl.Series(aggregate.name, estimate))
+    return pl.Series(estimate)

@@ -131,7 +131,7 @@ class SparkIo:
     def _cargo(self, needs: Mapping[str, Iterable[str]], whole: frozenset[str] = frozenset()) -> DataFrame:
         """A partition per bin with its number and all it holds of the synopses in the chunks named for them.
 
-        The first bin has the parts of all bins of the synopses in `whole`.
+        Every bin has the parts of all bins of the synopses in `whole`.
         """
         bins, folder = self._checkpoint.bins, self._checkpoint.state_folder
         names = _names(needs)
@@ -277,7 +277,7 @@ class _TakeApart:
                     if name in self.wanted.get(part.synopsis, ()):
                         values = [part.synopsis, part.bin, part.offset, part.length, part.crc, part.first_pane]
                         text = json.dumps([*values, part.last_pane])
-                        for to in {part.bin, 0} if part.synopsis in self.whole else {part.bin}:
+                        for to in each if part.synopsis in self.whole else [part.bin]:
                             yield pa.record_batch([[to], [name], [text], [content]], schema=_PARTS)
 
 

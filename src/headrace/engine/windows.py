@@ -12,7 +12,7 @@ maxima, sums of floats, moments) by a tree of blocks of 2, 4, 8, ... rows of whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from headrace.engine.panes import Layout
 
-__all__ = ["View"]
+__all__ = ["Cut", "View"]
 
 Integers = NDArray[np.int64]
 Part = tuple[NDArray[Any], ...]
@@ -90,80 +90,140 @@ def _moments(a: Part, b: Part) -> Part:
     return n, mean, a[2] + b[2] + square
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Only the first `k` groups of a window by one measure are wanted, and all that tie with the last of them."""
+
+    measure: str
+    k: int
+    descending: bool
+    nulls_first: bool
+
+    def keep(self, values: pl.Series) -> NDArray[np.bool_] | None:
+        """Which groups may be among the wanted; None: all, also where the values cannot be compared as numbers."""
+        if len(values) <= self.k or not (values.dtype.is_numeric() or values.dtype.is_decimal()):
+            return None
+        exact = values.dtype.is_integer()
+        numbers = values if exact else values.cast(pl.Float64).fill_nan(float("inf"))
+        absent = values.is_null().to_numpy()
+        found = numbers.fill_null(0).to_numpy()
+        known = found[~absent]
+        if len(known) <= self.k:
+            return None
+        at = len(known) - self.k if self.descending else self.k - 1
+        last = np.partition(known, at)[at]
+        if not exact:
+            # Decimals are compared in double precision: a little more is kept.
+            last = last - abs(last) * 1e-12 if self.descending else last + abs(last) * 1e-12
+        kept: NDArray[np.bool_] = (found >= last) if self.descending else (found <= last)
+        kept[absent] = self.nulls_first
+        return kept
+
+
 class View:
-    """The panes of one demanded synopsis in one bin, ready for any window."""
+    """The panes of one demanded synopsis in one bin, ready for any window.
+
+    Groups are in the order of their keys and details, so the details of a group's key lie side by side in a window.
+    """
 
     def __init__(self, frame: pl.DataFrame, layout: Layout) -> None:
         self._layout = layout
         rows = frame.sort("p")
+        self._keys: Integers | None = None
         if layout.groups:
             by_group = rows.group_by(layout.groups, maintain_order=True).agg("p", *layout.columns)
+            if layout.detail:
+                by_group = by_group.sort(layout.groups, nulls_last=True)
             lengths = by_group["p"].list.len().to_numpy().astype(np.int64)
             self._groups = by_group.select(layout.groups)
             rows = by_group.select("p", *layout.columns).explode("p", *layout.columns)
+            if layout.detail:
+                self._keys = _runs(self._groups, layout.groups[: layout.keys])
         else:
             lengths = np.array([rows.height], np.int64)
             self._groups = pl.DataFrame({"_one": [0]})
         self._rows = rows
         p = rows["p"].to_numpy()
         self._panes = np.unique(p)
-        # Row order by (group, pane) as one number, so that one search finds a range in every group.
-        self._stride = len(self._panes) + 1
         pane = np.searchsorted(self._panes, p)
-        self._order = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths) * self._stride + pane
-        self._begins = np.arange(len(lengths), dtype=np.int64) * self._stride
+        group = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        # The group of each row, pane by pane: counting them tells where windows begin and end in every group.
+        self._by_pane = group[np.argsort(pane.astype(np.int32), kind="stable")]
+        self._pane_starts = np.concatenate([[0], np.cumsum(np.bincount(pane, minlength=len(self._panes)))])
+        self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         self._longest = int(lengths.max(initial=0))
         self._evaluators: dict[str, Evaluator] = {}
 
     @property
     def size(self) -> int:
         """How many groups there are, over all panes."""
-        return len(self._begins)
+        return len(self._starts)
 
     @property
     def rows(self) -> int:
         """How many rows the panes have."""
-        return len(self._order)
+        return len(self._by_pane)
 
     @property
     def panes(self) -> Integers:
         """When the panes that hold rows begin, in order."""
         return self._panes
 
-    def windows(self, bounds: Sequence[tuple[int, int]]) -> tuple[pl.DataFrame, Integers]:
+    def windows(
+        self, bounds: Sequence[tuple[int, int]], cuts: Sequence[Cut | None] | None = None
+    ) -> tuple[pl.DataFrame, Integers]:
         """The groups of each window `[begin, end)` with their merged measures, window by window.
 
-        The frame has `w` (the window's position), the group columns and the measures; the array says where each
-        window's rows begin in it, and where the last end.
+        The frame has `w` (the window's position), the group columns and the measures, with details also `_s`, one
+        number per window and key; the array says where each window's rows begin in it, and where the last end.
         """
         lows: list[Integers] = []
         highs: list[Integers] = []
         picks: list[Integers] = []
-        found: dict[int, Integers] = {}
-        for begin, end in bounds:
-            low, high = (self._rows_before(time, found) for time in (begin, end))
-            (present,) = np.nonzero(high > low)
-            picks.append(present)
-            lows.append(low[present])
-            highs.append(high[present])
+        before = self._rows_before([time for bound in bounds for time in bound])
+        for number, (begin, end) in enumerate(bounds):
+            first, last = before[begin], before[end]
+            (pick,) = np.nonzero(last > first)
+            low, high = first[pick], last[pick]
+            cut = cuts[number] if cuts is not None else None
+            if cut is not None and len(pick) > cut.k:
+                kept = cut.keep(self._measure(cut.measure, low, high)[0])
+                if kept is not None:
+                    pick, low, high = pick[kept], low[kept], high[kept]
+            picks.append(pick)
+            lows.append(low)
+            highs.append(high)
         counts = np.array([len(pick) for pick in picks], np.int64)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         low, high = np.concatenate([*lows, np.empty(0, np.int64)]), np.concatenate([*highs, np.empty(0, np.int64)])
         pick = np.concatenate([*picks, np.empty(0, np.int64)])
         groups = self._groups[pick] if self._layout.groups else self._groups[pick].select()
-        columns = [pl.Series("w", np.repeat(np.arange(len(bounds), dtype=np.int64), counts)), *groups.get_columns()]
-        # Infinities that cancel out, sums beyond the greatest double: SQL has values for them, no warning.
-        with np.errstate(invalid="ignore", over="ignore"):
-            for name, kind, storage in self._layout.measures:
-                columns += self._evaluator(name, kind, storage)(low, high)
+        window = np.repeat(np.arange(len(bounds), dtype=np.int64), counts)
+        columns = [pl.Series("w", window), *groups.get_columns()]
+        if self._keys is not None:
+            columns.append(pl.Series("_s", window * (int(self._keys.max(initial=0)) + 1) + self._keys[pick]))
+        for name, _, _ in self._layout.measures:
+            columns += self._measure(name, low, high)
         return pl.DataFrame(columns), starts
 
-    def _rows_before(self, time: int, found: dict[int, Integers]) -> Integers:
-        """Per group the position of its first row whose pane begins at or after `time`."""
-        pane = int(np.searchsorted(self._panes, time))
-        if pane not in found:
-            found[pane] = np.searchsorted(self._order, self._begins + pane).astype(np.int64)
-        return found[pane]
+    def _rows_before(self, times: Iterable[int]) -> dict[int, Integers]:
+        """For each time, per group, the position of its first row whose pane begins then or later."""
+        found: dict[int, Integers] = {}
+        at, counts, last = 0, np.zeros(self.size, np.int64), None
+        for time in sorted(set(times)):
+            pane = int(np.searchsorted(self._panes, time))
+            if pane != at or last is None:
+                rows = self._by_pane[self._pane_starts[at] : self._pane_starts[pane]]
+                counts = counts + np.bincount(rows, minlength=self.size)
+                at, last = pane, self._starts + counts
+            found[time] = last
+        return found
+
+    def _measure(self, name: str, low: Integers, high: Integers) -> list[pl.Series]:
+        kind, storage = next((kind, storage) for known, kind, storage in self._layout.measures if known == name)
+        # Infinities that cancel out, sums beyond the greatest double: SQL has values for them, no warning.
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self._evaluator(name, kind, storage)(low, high)
 
     def _evaluator(self, name: str, kind: str, storage: str) -> Evaluator:
         if name not in self._evaluators:
@@ -285,3 +345,13 @@ def _prefix(values: NDArray[Any]) -> NDArray[Any]:
 def _nullable(name: str, values: NDArray[Any], valid: NDArray[np.bool_]) -> pl.Series:
     series = pl.Series(name, values)
     return series if valid.all() else series.set(~pl.Series(valid), None)
+
+
+def _runs(frame: pl.DataFrame, by: Sequence[str]) -> Integers:
+    """Numbers the rows of a sorted frame so that neighbours with equal values have the same number."""
+    if not by:
+        return np.zeros(frame.height, np.int64)
+    changed = frame.select(pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in by))
+    steps = changed.to_series().to_numpy().astype(np.int64)
+    steps[:1] = 0
+    return np.cumsum(steps)
