@@ -141,6 +141,7 @@ class Pipeline:
         checkpoint: str | None = None,
         trigger: str | None = None,
         *,
+        schedule: str | None = None,
         bins: int | None = None,
         once: bool = False,
         flush: bool = False,
@@ -153,6 +154,8 @@ class Pipeline:
         try:
             if trigger is not None:
                 settings = replace(settings, trigger_us=parse_duration(trigger))
+            if schedule is not None:
+                settings = replace(settings, schedule=schedule)
             if bins is not None:
                 settings = replace(settings, bins=bins)
         except ValueError as exc:

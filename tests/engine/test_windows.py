@@ -313,7 +313,7 @@ def test_without_windows_there_are_no_rows(by: str):
     rows = drawn(Rng(1), form, lambda rng: 1, 5)
     frame, starts = View(frame_of(rows, form, pl.Int32()), form).windows([])
     assert (frame.height, starts.tolist()) == (0, [0])
-    assert frame.columns == ["w", *form.groups, ROWS, "m"]
+    assert frame.columns == ["w", *form.groups, *(["_s"] if detail else []), ROWS, "m"]
 
 
 def test_float_groups_have_one_nan_and_one_zero():

@@ -6,9 +6,10 @@ import os
 import platform
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Say", "batch_seconds", "machine", "result"]
+__all__ = ["Say", "batch_seconds", "machine", "peak_bytes", "result"]
 
 Say = Callable[[str], Any]
 
@@ -31,6 +32,38 @@ def batch_seconds(query: Any, skip: int = 0) -> float:
     """Median seconds of a streaming query's micro-batches, the first `skip` left out."""
     progress = [p for p in query.recentProgress if "addBatch" in p.durationMs]
     return float(statistics.median(p.durationMs["triggerExecution"] for p in progress[skip:])) / 1000
+
+
+def peak_bytes() -> dict[str, int]:
+    """The most memory that the driver's Python, and all processes under it (Spark's JVM, its Python workers), held."""
+    import resource
+
+    return {
+        "driver": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "processes": sum(_resident(pid) for pid in _descendants(os.getpid())),
+    }
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            child = int(path.parent.name)
+            found += [child, *_descendants(child)]
+    return found
+
+
+def _resident(pid: int) -> int:
+    """The most a process has had in memory."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def result(bench: str, correct: bool, ratios: dict[str, float], measures: dict[str, Any]) -> dict[str, Any]:

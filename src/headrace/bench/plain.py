@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.bench.measure import batch_seconds
 
-__all__ = ["PlainSpark", "empty_batches", "measured", "windowed"]
+__all__ = ["PlainSpark", "empty_batches", "many", "measured", "windowed"]
 
 
 class PlainSpark:
@@ -32,7 +32,7 @@ class PlainSpark:
         return self
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
-        """Runs `windowed` or `empty` over a folder of files."""
+        """Runs `windowed`, `many` or `empty` over a folder of files."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"what": what, **arguments}, default=str) + "\n")
@@ -68,6 +68,42 @@ def windowed(spark: Any, source: str, out: str, files: int, schema: str, size: s
     return answers.writeStream.format("parquet").option("path", str(Path(out) / "q"))
 
 
+def many(
+    spark: Any, source: str, out: str, files: int, schema: str, late: str, queries: list[dict[str, Any]], skip: int
+) -> dict[str, Any]:
+    """One StreamingQuery per windowed query, all at once; rows per second from the end of batch `skip - 1` on."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    running = []
+    for query in queries:
+        answers = (
+            spark.readStream.schema(schema)
+            .option("maxFilesPerTrigger", files)
+            .parquet(source)
+            .withWatermark("ts", late)
+            .groupBy(F.window("ts", f"{query['size']} seconds", f"{query['slide']} seconds"), *query["keys"])
+            .agg(F.expr(query["value"]).alias("v"))
+            .selectExpr("window.start AS window_start", "window.end AS window_end", *query["keys"], "v")
+        )
+        writer = answers.writeStream.format("parquet").option("path", str(Path(out) / query["name"]))
+        writer = writer.option("checkpointLocation", str(Path(out) / "state" / query["name"]))
+        running.append(writer.trigger(processingTime="0 seconds").start())
+    rows, since = 0, 0.0
+    while not since:
+        # The first batches are over for all: from here on rows count.
+        if all((query.lastProgress or {"batchId": -1})["batchId"] >= skip - 1 for query in running):
+            since = time.monotonic()
+            done = [sum(p["numInputRows"] for p in query.recentProgress) for query in running]
+        time.sleep(0.05)
+    for query in running:
+        query.processAllAvailable()
+    seconds = time.monotonic() - since
+    rows = max(sum(p["numInputRows"] for p in query.recentProgress) for query in running)
+    for query in running:
+        query.stop()
+    return {"rows_per_s": (rows - min(done)) / seconds, "seconds": seconds}
+
+
 def empty_batches(spark: Any, source: str, files: int, schema: str) -> Any:
     rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(source)
     return rows.writeStream.foreachBatch(lambda batch, number: None)
@@ -95,6 +131,9 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         what, out, skip = request.pop("what"), request.pop("out"), request.pop("skip")
+        if what == "many":
+            print(json.dumps(many(spark, out=out, skip=skip, **request)), flush=True)
+            continue
         writer = windowed(spark, out=out, **request) if what == "windowed" else empty_batches(spark, **request)
         print(json.dumps(measured(writer, out, skip)), flush=True)
     spark.stop()

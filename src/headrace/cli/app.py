@@ -140,13 +140,17 @@ def status(
 @app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="ingest: one sliding query against plain Spark's window(). Ratios: "
-                                             "vs_spark, fixed_cost_over_empty.", show_default=False)],
+                                             "vs_spark, fixed_cost_over_empty. sharing: 8, 40 and 240 queries against "
+                                             "one StreamingQuery each. Ratios: vs_spark_8, vs_spark_40, "
+                                             "rows_240_over_8, jobs_240_over_8.", show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
+    policies: Annotated[bool, typer.Option("--policies", help="With sharing: the six schedules.")] = False,
 ) -> None:  # fmt: skip
     """Measure against what you would use otherwise, in one run, results checked."""
     from headrace.bench import BENCHES
 
+    name = f"{name} --policies" if policies else name
     if name not in BENCHES:
         raise SpecError(f"unknown bench '{name}'; known: {', '.join(BENCHES)}")
     result = BENCHES[name](quick, lambda line: typer.echo(line, err=True))
