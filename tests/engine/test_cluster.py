@@ -1,4 +1,4 @@
-"""A standalone cluster whose executors do not have Headrace: it is sent to them, and losing an executor changes nothing."""
+"""A standalone cluster whose executors do not have Headrace: it is sent to them, and losing one changes nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def start(cluster: Cluster, home: Path, python: str) -> subprocess.Popen[str]:
 
 
 def test_executors_get_the_package_and_may_be_lost(cluster: Cluster, tmp_path: Path) -> None:
-    tables = make_epochs(seed=41, epochs=7, rows=200)
+    tables = make_epochs(seed=41, epochs=6, rows=200)
     write_epochs(tmp_path / "in", tables)
     driver = start(cluster, tmp_path, python_without(tmp_path / "python"))
     try:

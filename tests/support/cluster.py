@@ -41,8 +41,9 @@ class Cluster:
         assert isinstance(found, re.Match)
         self.url = found.group()
         for i in range(workers):
-            self._start(f"worker{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port",
-                        "0", "--cores", "1", "--memory", "700m", "--work-dir", str(home / f"work{i}"), self.url)  # fmt: skip
+            self._start(f"worker{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
+                        "--webui-port", "0", "--cores", "1", "--memory", "700m",
+                        "--work-dir", str(home / f"work{i}"), self.url)  # fmt: skip
         wait_for(lambda: self.log("master").count("Registering worker") == workers, 60, lambda: self.log("master"))
 
     def _start(self, name: str, *command: str) -> None:
