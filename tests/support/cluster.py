@@ -10,6 +10,7 @@ import sysconfig
 import time
 import venv
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -61,14 +62,17 @@ class Cluster:
         found = []
         for worker in self._processes[1:]:
             for child in psutil.Process(worker.pid).children(recursive=True):
-                if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline()):
-                    found.append(child)
+                # A process that is just ending has no command line.
+                with suppress(psutil.Error):
+                    if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline()):
+                        found.append(child)
         return found
 
     def stop(self) -> None:
         for process in reversed(self._processes):
             for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
+                with suppress(psutil.Error):
+                    child.kill()
             process.kill()
             process.wait()
 
