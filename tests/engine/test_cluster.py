@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster import Cluster, environment_of_driver, python_without, wait_for
+from cluster import PATIENCE_S, Cluster, environment_of_driver, python_without, wait_for
 from world import SCHEMA, admit, assert_same, expected, make_epochs, results, write_epochs
 
+pytestmark = pytest.mark.timeout(3 * PATIENCE_S)
 LATENESS_S = 20
 QUERIES = {
     "keyed": "SELECT k, SUM(i) AS v, COUNT(DISTINCT s) AS n FROM r [WINDOW 60 s SLIDE 20 s] GROUP BY k",
@@ -66,12 +67,12 @@ def test_executors_get_the_package_and_may_be_lost(cluster: Cluster, tmp_path: P
     driver = start(cluster, tmp_path, python_without(tmp_path / "python"))
     try:
         manifest = tmp_path / "state" / "manifests" / "1.json"
-        wait_for(lambda: manifest.exists() or driver.poll() is not None, 120, lambda: "no epoch was committed")
+        wait_for(lambda: manifest.exists() or driver.poll() is not None, PATIENCE_S, lambda: "no epoch was committed")
         assert driver.poll() is None, driver.communicate()[0]
         victim, *others = cluster.executors()
         assert others
         victim.kill()
-        output, _ = driver.communicate(timeout=200)
+        output, _ = driver.communicate(timeout=PATIENCE_S)
     finally:
         driver.kill()
         driver.communicate()
@@ -89,7 +90,7 @@ def test_executors_get_the_package_and_may_be_lost(cluster: Cluster, tmp_path: P
 def test_executors_without_polars_are_refused_in_a_sentence(cluster: Cluster, tmp_path: Path) -> None:
     write_epochs(tmp_path / "in", make_epochs(seed=42, epochs=1, rows=50))
     driver = start(cluster, tmp_path, python_without(tmp_path / "python", "polars"))
-    output, _ = driver.communicate(timeout=200)
+    output, _ = driver.communicate(timeout=PATIENCE_S)
     assert driver.returncode == 2, output[-3000:]
     assert "lack polars in " in output
     assert "install it for the Python of the executors" in output

@@ -17,6 +17,8 @@ import psutil
 import pyspark
 
 PYSPARK = Path(pyspark.__file__).parent
+# Six JVMs start on a machine that may have two cores and other work.
+PATIENCE_S = 300
 
 
 def wait_for(what: Callable[[], object], seconds: float, why: Callable[[], str]) -> object:
@@ -37,7 +39,7 @@ class Cluster:
         self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
                     "--webui-port", "0")  # fmt: skip
         found = wait_for(
-            lambda: re.search(r"spark://127\.0\.0\.1:\d+", self.log("master")), 60, lambda: self.log("master")
+            lambda: re.search(r"spark://127\.0\.0\.1:\d+", self.log("master")), PATIENCE_S, lambda: self.log("master")
         )
         assert isinstance(found, re.Match)
         self.url = found.group()
@@ -45,7 +47,9 @@ class Cluster:
             self._start(f"worker{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
                         "--webui-port", "0", "--cores", "1", "--memory", "700m",
                         "--work-dir", str(home / f"work{i}"), self.url)  # fmt: skip
-        wait_for(lambda: self.log("master").count("Registering worker") == workers, 60, lambda: self.log("master"))
+        wait_for(
+            lambda: self.log("master").count("Registering worker") == workers, PATIENCE_S, lambda: self.log("master")
+        )
 
     def _start(self, name: str, *command: str) -> None:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK"))}
