@@ -1,4 +1,4 @@
-"""A standalone cluster whose executors do not have Headrace: it is sent to them, and losing an executor changes nothing."""
+"""A standalone cluster whose executors do not have Headrace: it is sent to them, and losing one changes nothing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster import Cluster, environment_of_driver, python_without, wait_for
+from cluster import PATIENCE_S, Cluster, environment_of_driver, python_without, wait_for
 from world import SCHEMA, admit, assert_same, expected, make_epochs, results, write_epochs
 
+pytestmark = pytest.mark.timeout(3 * PATIENCE_S)
 LATENESS_S = 20
 QUERIES = {
     "keyed": "SELECT k, SUM(i) AS v, COUNT(DISTINCT s) AS n FROM r [WINDOW 60 s SLIDE 20 s] GROUP BY k",
@@ -61,19 +62,20 @@ def start(cluster: Cluster, home: Path, python: str) -> subprocess.Popen[str]:
 
 
 def test_executors_get_the_package_and_may_be_lost(cluster: Cluster, tmp_path: Path) -> None:
-    tables = make_epochs(seed=41, epochs=7, rows=200)
+    tables = make_epochs(seed=41, epochs=6, rows=200)
     write_epochs(tmp_path / "in", tables)
     driver = start(cluster, tmp_path, python_without(tmp_path / "python"))
     try:
         manifest = tmp_path / "state" / "manifests" / "1.json"
-        wait_for(lambda: manifest.exists() or driver.poll() is not None, 120, lambda: "no epoch was committed")
+        wait_for(lambda: manifest.exists() or driver.poll() is not None, PATIENCE_S, lambda: "no epoch was committed")
         assert driver.poll() is None, driver.communicate()[0]
-        victims = cluster.executors()
-        assert len(victims) == 2
-        victims[0].kill()
-        output, _ = driver.communicate(timeout=200)
+        victim, *others = cluster.executors()
+        assert others
+        victim.kill()
+        output, _ = driver.communicate(timeout=PATIENCE_S)
     finally:
         driver.kill()
+        driver.communicate()
     assert driver.returncode == 0, output[-3000:]
     admission = admit(tables, LATENESS_S)
     assert_same(
@@ -88,7 +90,7 @@ def test_executors_get_the_package_and_may_be_lost(cluster: Cluster, tmp_path: P
 def test_executors_without_polars_are_refused_in_a_sentence(cluster: Cluster, tmp_path: Path) -> None:
     write_epochs(tmp_path / "in", make_epochs(seed=42, epochs=1, rows=50))
     driver = start(cluster, tmp_path, python_without(tmp_path / "python", "polars"))
-    output, _ = driver.communicate(timeout=200)
+    output, _ = driver.communicate(timeout=PATIENCE_S)
     assert driver.returncode == 2, output[-3000:]
     assert "lack polars in " in output
     assert "install it for the Python of the executors" in output

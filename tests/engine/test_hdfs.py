@@ -109,3 +109,21 @@ def test_results_elsewhere_are_finished_by_spark(spark: Any, hdfs: str, tmp_path
     for name in rejected.names(""):
         (tmp_path / "out" / "state" / "rejected" / name).write_bytes(rejected.read(name) or b"")
     scenario.check(spark, str(tmp_path / "out"), tables, seen)
+
+
+def test_a_path_without_a_scheme_is_in_the_default_file_system(spark: Any, hdfs: str, tmp_path: Path) -> None:
+    """The checkpoint by its bare path, results by theirs in the local file system, by the name of it."""
+    tables = scenario.make_epochs(seed=36, epochs=2, rows=80)
+    scenario.write_halves(tmp_path / "in", tables, 0)
+    settings = spark._jsc.hadoopConfiguration()
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", hdfs)
+    try:
+        pipe = scenario.pipeline(spark, tmp_path / "in", f"file://{tmp_path}")
+        pipe.start(spark, "/bare/state", once=True, flush=True).await_termination()
+        assert open_storage("/bare/state", spark).root == f"{hdfs}/bare/state"
+        assert open_storage("/bare/state", spark).names("manifests")
+    finally:
+        settings.set("fs.defaultFS", before)
+    for name in scenario.QUERIES:
+        assert list((tmp_path / name).glob("epoch-*.parquet"))

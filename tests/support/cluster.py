@@ -10,12 +10,15 @@ import sysconfig
 import time
 import venv
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pyspark
 
 PYSPARK = Path(pyspark.__file__).parent
+# Six JVMs start on a machine that may have two cores and other work.
+PATIENCE_S = 300
 
 
 def wait_for(what: Callable[[], object], seconds: float, why: Callable[[], str]) -> object:
@@ -36,14 +39,17 @@ class Cluster:
         self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
                     "--webui-port", "0")  # fmt: skip
         found = wait_for(
-            lambda: re.search(r"spark://127\.0\.0\.1:\d+", self.log("master")), 60, lambda: self.log("master")
+            lambda: re.search(r"spark://127\.0\.0\.1:\d+", self.log("master")), PATIENCE_S, lambda: self.log("master")
         )
         assert isinstance(found, re.Match)
         self.url = found.group()
         for i in range(workers):
-            self._start(f"worker{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port",
-                        "0", "--cores", "1", "--memory", "700m", "--work-dir", str(home / f"work{i}"), self.url)  # fmt: skip
-        wait_for(lambda: self.log("master").count("Registering worker") == workers, 60, lambda: self.log("master"))
+            self._start(f"worker{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
+                        "--webui-port", "0", "--cores", "1", "--memory", "700m",
+                        "--work-dir", str(home / f"work{i}"), self.url)  # fmt: skip
+        wait_for(
+            lambda: self.log("master").count("Registering worker") == workers, PATIENCE_S, lambda: self.log("master")
+        )
 
     def _start(self, name: str, *command: str) -> None:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK"))}
@@ -60,14 +66,17 @@ class Cluster:
         found = []
         for worker in self._processes[1:]:
             for child in psutil.Process(worker.pid).children(recursive=True):
-                if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline()):
-                    found.append(child)
+                # A process that is just ending has no command line.
+                with suppress(psutil.Error):
+                    if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline()):
+                        found.append(child)
         return found
 
     def stop(self) -> None:
         for process in reversed(self._processes):
             for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
+                with suppress(psutil.Error):
+                    child.kill()
             process.kill()
             process.wait()
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from headrace.engine.absorb import Bounds
 from headrace.engine.sources import CORRUPT
-from headrace.engine.storage import Storage
+from headrace.engine.storage import Storage, for_spark
 from headrace.model import Stream
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def write_rejected(
         found = rows if found is None else found.unionAll(rows)
     assert found is not None
     staging = f"rejected/_staging-{uuid4().hex}"
-    found.write.json(f"{storage.root}/{staging}")
+    found.write.json(f"{for_spark(storage.root)}/{staging}")
     if replay:
         for name in storage.names("rejected"):
             if name.startswith(f"epoch-{epoch:09d}-"):

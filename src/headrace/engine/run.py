@@ -20,7 +20,7 @@ from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, open_sink
 from headrace.engine.sources import United, read_stream, unite
 from headrace.engine.state_io import StateIo
 from headrace.engine.status import describe
-from headrace.engine.storage import LocalStorage, open_storage
+from headrace.engine.storage import LocalStorage, for_spark, open_storage
 from headrace.engine.workload import adopt, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
 from headrace.language import bind_query
@@ -308,7 +308,8 @@ def start(
 
         def launch(united: United) -> StreamingQuery:
             writer = united.rows.writeStream.foreachBatch(_batch_runner(epochs, united))
-            writer = writer.queryName(f"headrace-{pipeline.name}").option("checkpointLocation", f"{storage.root}/spark")
+            writer = writer.queryName(f"headrace-{pipeline.name}")
+            writer = writer.option("checkpointLocation", f"{for_spark(storage.root)}/spark")
             every = f"{pipeline.engine.trigger_us // 1000} milliseconds"
             return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.engine.storage import Storage, open_storage
+from headrace.engine.storage import Storage, for_spark, open_storage
 from headrace.errors import Problem, SpecError
 from headrace.model import SinkSpec
 
@@ -64,7 +64,7 @@ class FileSink:
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         folder = uuid4().hex
-        results.write.format(self.format).options(**self.options).save(f"{self.staging}/{folder}")
+        results.write.format(self.format).options(**self.options).save(f"{for_spark(self.staging)}/{folder}")
         names = self.storage.names(f"{STAGING}/{folder}")
         self.adopt([f"{folder}/{name}" for name in names if name.startswith("part-")], epoch, replay)
         self.storage.delete(f"{STAGING}/{folder}")

@@ -27,7 +27,7 @@ from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.chunks import MAGIC, Chunk, Part, fault_of, parts_of
 from headrace.engine.compact import CompactTask
 from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, whole_of
-from headrace.engine.storage import Storage, place_of
+from headrace.engine.storage import Storage, for_spark, place_of
 from headrace.errors import CorruptStateError, EngineError
 from headrace.planning import Spent
 
@@ -121,7 +121,7 @@ class SparkIo:
     def _files(self, names: Iterable[str], **options: bool) -> DataFrame:
         """Whole chunks as cargo; they must be there."""
         reader = self._session.read.format("binaryFile").option("__globPaths__", "false").options(**options)
-        found = reader.load([f"{self._checkpoint.state_folder}/{name}" for name in names])
+        found = reader.load([f"{for_spark(self._checkpoint.state_folder)}/{name}" for name in names])
         return found.selectExpr("0 AS bin", "_metadata.file_name AS name", "CAST(NULL AS STRING) AS part",
                                 "content AS data")  # fmt: skip
 
@@ -156,7 +156,7 @@ class SparkIo:
         made = rows.mapInArrow(_Write(task, self._reports, staging, end), "i INT, data BINARY")
         text = made.selectExpr("i", "CAST(data AS STRING) AS data").write.partitionBy("i")
         try:
-            text.options(lineSep=end.decode(), compression="none").text(f"{self._storage.root}/{staging}")
+            text.options(lineSep=end.decode(), compression="none").text(f"{for_spark(self._storage.root)}/{staging}")
             reports = {report.partition: report for report in self._reports.value if report.job == staging}
             if len(reports) != partitions:
                 raise EngineError(f"{len(reports)} of {partitions} tasks have reported what they wrote to {staging}")

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 
 from headrace.errors import LockedError
 
-__all__ = ["HadoopStorage", "LocalStorage", "Lock", "Storage", "is_remote", "open_storage", "place_of"]
+__all__ = ["HadoopStorage", "LocalStorage", "Lock", "Storage", "for_spark", "is_remote", "open_storage", "place_of"]
 
 # A lease that has not been renewed for this long belongs to an engine that is gone.
 LEASE_S = 60.0
@@ -85,6 +85,15 @@ def place_of(root: str) -> str:
         return ""
     scheme, _, rest = root.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
+
+
+def for_spark(root: str) -> str:
+    """A storage's root as Spark is to be told it, whatever its default file system is.
+
+    >>> for_spark("/state"), for_spark("hdfs://host/state")
+    ('file:///state', 'hdfs://host/state')
+    """
+    return root if is_remote(root) else f"file://{root}"
 
 
 def open_storage(root: str, spark: Any = None) -> Storage:
