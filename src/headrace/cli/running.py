@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from headrace.cli.rereading import Rereading
 from headrace.cli.showing import epoch_line, live_view
 from headrace.engine import Hooks, Manifest, build_session, describe, start
 from headrace.errors import SpecError
@@ -57,9 +59,15 @@ class _Watcher:
 
 
 def run_pipeline(
-    pipeline: Pipeline, *, once: bool, flush: bool, master: str | None, conf: Mapping[str, str]
+    pipeline: Pipeline,
+    *,
+    once: bool,
+    flush: bool,
+    master: str | None,
+    conf: Mapping[str, str],
+    spec: Path | None = None,
 ) -> Manifest:
-    """Runs until it ends by itself or is interrupted; gives the last manifest."""
+    """Runs until it ends by itself or is interrupted; gives the last manifest. Edits of `spec` are taken over."""
     if not pipeline.queries:
         raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
     for query in pipeline.queries:
@@ -68,6 +76,7 @@ def run_pipeline(
     if pipeline.sites:
         watcher.note("sites, network and placement are checked, and everything runs here")
     manifest: Manifest | None = None
+    rereading = None if spec is None else Rereading(spec, pipeline, watcher.note)
     try:
         spark = build_session(pipeline.name, master, {**dict(pipeline.engine.conf), **conf})
         run = start(pipeline, spark, once=once, flush=flush, hooks=Hooks(on_epoch=watcher.epoch, on_note=watcher.note))
@@ -77,9 +86,13 @@ def run_pipeline(
             raise KeyboardInterrupt
 
         previous: Any = signal.signal(signal.SIGTERM, stop)
+        if rereading is not None:
+            rereading.start(run)
         try:
             run.await_termination()
         except KeyboardInterrupt:
+            if rereading is not None:
+                rereading.stop()
             run.stop()
         finally:
             signal.signal(signal.SIGTERM, previous)
