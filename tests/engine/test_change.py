@@ -265,3 +265,19 @@ def test_a_query_that_goes_on_gets_another_lifetime(world: World, running: list[
     run.process_all_available()
     last = watermark(run)
     world.check("q", "k, sum(i)::bigint", 60, "k", lambda start, end: end <= last)
+
+
+def test_a_query_that_is_behind_at_the_end_of_its_lifetime_owes_its_windows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One window per epoch is answered, and after the gap at epoch 4 more than one is due in an epoch."""
+    monkeypatch.setattr("headrace.engine.epoch.MOST_EMPTY_WINDOWS", 1)
+    world.write(6)
+    run = world.start(("brief", "SELECT COUNT(*) AS n FROM r [WINDOW 20 s]", "80 seconds"), once=True, flush=True)
+    run.await_termination()
+    state = run.status["queries"]["brief"]
+    assert state["state"] == "ended"
+    ends = instant(state["ends_us"])
+    wanted = [row for row in expected(world.rows, "count(here)", "", 20, 20, False) if row[1] <= ends]
+    assert len(wanted) > 3
+    assert_same(results(world.home / "brief"), wanted)
