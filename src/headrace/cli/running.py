@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,20 +83,28 @@ def run_pipeline(
         run = start(pipeline, spark, once=once, flush=flush, hooks=Hooks(on_epoch=watcher.epoch, on_note=watcher.note))
         manifest = run.progress
 
-        def stop(number: int, frame: FrameType | None) -> None:
-            raise KeyboardInterrupt
+        stopping = threading.Event()
 
-        previous: Any = signal.signal(signal.SIGTERM, stop)
+        def stop(number: int, frame: FrameType | None) -> None:
+            """The first signal lets the epoch under way end, the second does not wait for it."""
+            if stopping.is_set():
+                raise KeyboardInterrupt
+            stopping.set()
+
+        previous: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         if rereading is not None:
             rereading.start(run)
         try:
-            run.await_termination()
-        except KeyboardInterrupt:
+            # In pieces: a signal that broke into a call of Spark's would fill standard error with its complaints.
+            while not run.await_termination(timeout_s=1):
+                if stopping.is_set():
+                    run.stop()
+                    break
+        finally:
             if rereading is not None:
                 rereading.stop()
-            run.stop()
-        finally:
-            signal.signal(signal.SIGTERM, previous)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
             manifest = run.progress
         return manifest
     finally:

@@ -107,9 +107,10 @@ class Run:
         while True:
             query, failure = self._query, None
             try:
-                left = None if until is None else max(0.0, until - time.monotonic())
-                ended = query.awaitTermination() if left is None else query.awaitTermination(round(left))
-                if left is not None and not ended:
+                if until is None:
+                    query.awaitTermination()
+                # Spark refuses to wait for no time at all; it counts in seconds.
+                elif not query.awaitTermination(max(1, round(until - time.monotonic()))):
                     return False
             except Exception as exc:
                 failure = exc
