@@ -122,14 +122,24 @@ class Pipeline:
         return self
 
     def query(
-        self, name: str, sql: str, *, sink: SinkChoice | None = None, priority: int = 0, weight: float = 1.0
+        self,
+        name: str,
+        sql: str,
+        *,
+        sink: SinkChoice | None = None,
+        priority: int = 0,
+        weight: float = 1.0,
+        lifetime: str | None = None,
     ) -> Pipeline:
-        """Adds a query; SpecError if it does not fit the streams added before it. Default sink: memory."""
+        """Adds a query; SpecError if it does not fit the streams added before it. Default sink: memory.
+
+        With a lifetime, such as "2 hours", it ends when so much event time has passed since its first epoch.
+        """
         if any(known.name.lower() == name.lower() for known in self._model.queries):
             raise SpecError(Problem(f"there is a query '{name}' already"))
         chosen = sink or memory()
         streams = {stream.name: stream for stream in self._model.streams}
-        bound = bind_query(name, sql, streams, sink=chosen.spec, priority=priority, weight=weight)
+        bound = bind_query(name, sql, streams, sink=chosen.spec, priority=priority, weight=weight, lifetime=lifetime)
         self._model = replace(self._model, queries=(*self._model.queries, bound))
         if chosen.function is not None:
             self._functions[name] = chosen.function

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SpecError
-from headrace.language import SYNTHETIC_COLUMNS, load_pipeline
+from headrace.language import SYNTHETIC_COLUMNS, include_patterns, load_pipeline
 from headrace.model import EngineSettings, PlacementSettings, SinkSpec, Site, Source
 
 WRONG = sorted((Path(__file__).parent / "wrong_pipelines").glob("*.yml"))
@@ -31,6 +31,7 @@ queries:
     sink: {format: json, path: results, options: {compression: gzip}}
     priority: 1
     weight: 2.5
+    lifetime: 2 hours
   shown: {sql: "SELECT COUNT(*) AS n FROM clicks [WINDOW 1 min]", sink: console}
 include: queries/*.sql
 output: out
@@ -72,12 +73,22 @@ def test_a_whole_file(good: Path) -> None:
         "total": SinkSpec("parquet", f"{base}/out/total"),
     }
     assert [(query.priority, query.weight) for query in pipeline.queries] == [(1, 2.5), (0, 1.0), (0, 1.0)]
+    assert [query.lifetime_us for query in pipeline.queries] == [7_200_000_000, None, None]
     assert pipeline.output == f"{base}/out"
     assert pipeline.engine == EngineSettings(
         2_000_000, f"{base}/state", "hybrid", "auto", "off", 8, (("spark.ui.enabled", "false"),)
     )
     assert pipeline.sites == (Site("paris", ("packets", "clicks")), Site("lyon", ("remote",)), Site("hub", (), True))
     assert pipeline.placement == PlacementSettings("edge+", 120_000, (("paris", "hub", 12.0), ("hub", "lyon", 7.5)))
+
+
+def test_what_a_file_includes(good: Path) -> None:
+    assert include_patterns(good) == ("queries/*.sql",)
+    good.write_text(GOOD.replace("queries/*.sql", "[a/*.sql, ../b.sql, 3, 'c.sql']"))
+    assert include_patterns(good) == ("a/*.sql", "c.sql")
+    good.write_text("[" * 50)
+    assert include_patterns(good) == ()
+    assert include_patterns(good.parent / "none.yml") == ()
 
 
 def test_a_mistake_in_an_included_file_names_that_file(good: Path) -> None:

@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 
 Spec = Annotated[Path, typer.Argument(help="A pipeline file (YAML).", show_default=False)]
+CheckpointFolder = Annotated[str, typer.Argument(help="The checkpoint folder of a pipeline.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout, and nothing else.")]
 Master = Annotated[str | None, typer.Option(help="Spark master, such as local[4] or spark://host:7077.")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", help="A Spark setting, KEY=VALUE; may be repeated.")]
@@ -56,7 +57,7 @@ def run(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Run a pipeline until stopped, or once over what is there."""
+    """Run a pipeline until stopped, or once over what is there; edits of its queries take effect when saved."""
     from headrace.cli.running import run_pipeline
     from headrace.language import load_pipeline
 
@@ -65,7 +66,7 @@ def run(
     pipeline = load_pipeline(spec)
     if site is not None:
         raise SpecError(f"--site {site}: running a pipeline on several sites is not part of this version")
-    run_pipeline(pipeline, once=once, flush=flush, master=master, conf=_settings(conf))
+    run_pipeline(pipeline, once=once, flush=flush, master=master, conf=_settings(conf), spec=None if once else spec)
 
 
 @app.command()
@@ -123,7 +124,7 @@ def explain(spec: Spec, as_json: AsJson = False) -> None:
 
 @app.command()
 def status(
-    checkpoint: Annotated[str, typer.Argument(help="The checkpoint folder of a pipeline.", show_default=False)],
+    checkpoint: CheckpointFolder,
     as_json: AsJson = False,
 ) -> None:
     """Progress, ledger, queries and recent decisions of a checkpoint, running or not."""
@@ -135,6 +136,20 @@ def status(
         typer.echo(json.dumps(value))
     else:
         show_status(value)
+
+
+@app.command()
+def ask(
+    checkpoint: CheckpointFolder,
+    sql: Annotated[str, typer.Argument(help="SELECT ... FROM stream [WINDOW 10 min] ...", show_default=False)],
+    as_json: AsJson = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Answer a one-time query from what a pipeline keeps, running or not: its newest closed window."""
+    from headrace.cli.asking import show_answer
+
+    show_answer(checkpoint, sql, as_json, master, _settings(conf))
 
 
 @app.command()

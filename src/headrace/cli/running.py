@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -13,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from headrace.cli.rereading import Rereading
 from headrace.cli.showing import epoch_line, live_view
 from headrace.engine import Hooks, Manifest, build_session, describe, start
 from headrace.errors import SpecError
@@ -57,9 +60,15 @@ class _Watcher:
 
 
 def run_pipeline(
-    pipeline: Pipeline, *, once: bool, flush: bool, master: str | None, conf: Mapping[str, str]
+    pipeline: Pipeline,
+    *,
+    once: bool,
+    flush: bool,
+    master: str | None,
+    conf: Mapping[str, str],
+    spec: Path | None = None,
 ) -> Manifest:
-    """Runs until it ends by itself or is interrupted; gives the last manifest."""
+    """Runs until it ends by itself or is interrupted; gives the last manifest. Edits of `spec` are taken over."""
     if not pipeline.queries:
         raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
     for query in pipeline.queries:
@@ -68,21 +77,34 @@ def run_pipeline(
     if pipeline.sites:
         watcher.note("sites, network and placement are checked, and everything runs here")
     manifest: Manifest | None = None
+    rereading = None if spec is None else Rereading(spec, pipeline, watcher.note)
     try:
         spark = build_session(pipeline.name, master, {**dict(pipeline.engine.conf), **conf})
         run = start(pipeline, spark, once=once, flush=flush, hooks=Hooks(on_epoch=watcher.epoch, on_note=watcher.note))
         manifest = run.progress
 
-        def stop(number: int, frame: FrameType | None) -> None:
-            raise KeyboardInterrupt
+        stopping = threading.Event()
 
-        previous: Any = signal.signal(signal.SIGTERM, stop)
+        def stop(number: int, frame: FrameType | None) -> None:
+            """The first signal lets the epoch under way end, the second does not wait for it."""
+            if stopping.is_set():
+                raise KeyboardInterrupt
+            stopping.set()
+
+        previous: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        if rereading is not None:
+            rereading.start(run)
         try:
-            run.await_termination()
-        except KeyboardInterrupt:
-            run.stop()
+            # In pieces: a signal that broke into a call of Spark's would fill standard error with its complaints.
+            while not run.await_termination(timeout_s=1):
+                if stopping.is_set():
+                    run.stop()
+                    break
         finally:
-            signal.signal(signal.SIGTERM, previous)
+            if rereading is not None:
+                rereading.stop()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
             manifest = run.progress
         return manifest
     finally:

@@ -8,9 +8,16 @@ from typing import Any
 from rich.console import Console, Group
 from rich.table import Table
 
-from headrace.units import format_bytes
+from headrace.units import format_bytes, format_duration
 
-__all__ = ["epoch_line", "live_view", "show_status", "when"]
+__all__ = ["epoch_line", "live_view", "schedule_lines", "show_status", "when"]
+
+# Rows of a table that are shown; a screen has room for about as many.
+SHOWN = 20
+# Queries named in the line of an epoch.
+NAMED = 8
+# A file or a pipe has no width; this is wide enough for names and causes as people write them.
+PLAIN_WIDTH = 160
 
 
 def when(us: int | None) -> str:
@@ -27,11 +34,13 @@ def epoch_line(status: dict[str, Any]) -> str:
     last = status["last_epoch"]
     rows = sum(last["rows"].values())
     seconds = last["seconds"]
-    due = ", ".join(f"{name} {count}" for name, count in last["due"].items()) or "none"
+    due = [f"{name} {count}" for name, count in last["due"].items()]
+    if len(due) > NAMED:
+        due = [*due[:NAMED], f"... and of {len(due) - NAMED} queries more"]
     rate = f"{rows / seconds:,.0f} rows/s" if seconds else ""
     return (
         f"epoch {status['epoch']}: {rows:,} rows in {seconds:.2f} s ({rate}), {last['jobs']} Spark jobs, "
-        f"windows answered: {due}"
+        f"windows answered: {', '.join(due) or 'none'}"
     )
 
 
@@ -45,14 +54,76 @@ def _streams(status: dict[str, Any]) -> Table:
     return table
 
 
-def _queries(status: dict[str, Any]) -> Table:
+def _queries(status: dict[str, Any]) -> Group:
+    """All queries, or when there are many those that need a look: failed ones, then the latest."""
+    numbers = ("windows answered", "result rows", "asked for", "achieved", "late")
     table = Table(title="queries", title_justify="left", expand=False)
-    for name in ("query", "state", "windows answered", "result rows", "answered up to"):
-        table.add_column(name, justify="right" if name in ("windows answered", "result rows") else "left")
-    for name, q in status["queries"].items():
-        state = "running" if q["state"] == "running" else f"failed: {q['cause']}"
-        table.add_row(name, state, f"{q['answers']:,}", f"{q['rows']:,}" if q["rows"] else "-", when(q["answered_us"]))
-    return table
+    for name in ("query", "state", *numbers, "answered up to"):
+        table.add_column(name, justify="right" if name in numbers else "left")
+    items = list(status["queries"].items())
+    if len(items) > SHOWN:
+        items.sort(key=lambda item: (item[1]["state"] != "failed", -item[1]["late_us"]))
+    for name, q in items[:SHOWN]:
+        table.add_row(
+            name,
+            f"failed: {q['cause']}" if q["state"] == "failed" else q["state"],
+            f"{q['answers']:,}",
+            f"{q['rows']:,}" if q["rows"] else "-",
+            _period(q["requested_period_us"]),
+            _period(q["achieved_period_us"]),
+            _period(q["late_us"]),
+            when(q["answered_us"]),
+        )
+    if len(items) <= SHOWN:
+        return Group(table)
+    rest = [q for _, q in items[SHOWN:]]
+    counts = {state: sum(q["state"] == state for q in rest) for state in ("running", "ended", "failed")}
+    states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    late = max(q["late_us"] for q in rest)
+    return Group(table, f"... and {len(rest)} more ({states}), at most {_period(late)} late")
+
+
+def _period(us: int | None) -> str:
+    """A length of event time, short.
+
+    >>> _period(20_000_000), _period(12_345_678), _period(0), _period(None)
+    ('20 s', '12.3 s', '-', '-')
+    """
+    if not us:
+        return "-"
+    text = format_duration(us)
+    return text if len(text) <= 6 else f"{us / 1e6:,.1f} s"
+
+
+def _synopses(status: dict[str, Any]) -> Group:
+    table = Table(title="panes kept", title_justify="left", expand=False)
+    for name in ("synopsis", "streams", "by", "where", "measures", "pane", "from"):
+        table.add_column(name, justify="right" if name in ("measures", "pane") else "left")
+    items = list(status["synopses"].items())
+    for id_, s in items[:SHOWN]:
+        streams, keys = dict.fromkeys(s.get("streams", ())), s.get("keys", ())
+        table.add_row(
+            id_,
+            ", ".join(streams),
+            ", ".join(keys) or "-",
+            s.get("where") or "-",
+            str(len(s["measures"])),
+            format_duration(s["pane_us"]),
+            when(s["since_us"]) if s["since_us"] is not None else "the beginning",
+        )
+    return Group(table, *([f"... and {len(items) - SHOWN} more"] if len(items) > SHOWN else []))
+
+
+def schedule_lines(decision: dict[str, Any]) -> list[str]:
+    """What was decided last about when queries run, and why."""
+    schedule = decision["schedule"]
+    lines = [f"schedule of epoch {decision['epoch']}: {schedule['policy']}; {schedule['reason']}"]
+    groups = schedule["groups"]
+    for group in groups[:SHOWN]:
+        lines.append(f"  {group['group']}: {group['reason']}")
+    if len(groups) > SHOWN:
+        lines.append(f"  ... and {len(groups) - SHOWN} more groups")
+    return lines
 
 
 def live_view(status: dict[str, Any]) -> Group:
@@ -67,11 +138,17 @@ def live_view(status: dict[str, Any]) -> Group:
 def show_status(status: dict[str, Any]) -> None:
     """Prints a checkpoint's status."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
     console.print(f"checkpoint {status['checkpoint']}", highlight=False)
     if status["epoch"] < 0:
         console.print("no epoch has been committed yet")
         return
     console.print(live_view(status))
+    console.print(_synopses(status))
+    last = next((d for d in reversed(status["decisions"]) if d["schedule"]), None)
+    for line in schedule_lines(last) if last else ():
+        console.print(line, markup=False, highlight=False)
     for decision in status["decisions"]:
         for idle in decision["idle"]:
             console.print(f"epoch {decision['epoch']}: stream {idle['stream']} is idle ({idle['reason']})")

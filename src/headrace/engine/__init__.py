@@ -1,5 +1,6 @@
 """The epoch engine: the only part that imports pyspark."""
 
+from headrace.engine.ask import ask_checkpoint
 from headrace.engine.checkpoint import Manifest
 from headrace.engine.hooks import Hooks
 from headrace.engine.judge import judge
@@ -7,4 +8,14 @@ from headrace.engine.run import Run, start
 from headrace.engine.session import build_session
 from headrace.engine.status import describe, describe_checkpoint
 
-__all__ = ["Hooks", "Manifest", "Run", "build_session", "describe", "describe_checkpoint", "judge", "start"]
+__all__ = [
+    "Hooks",
+    "Manifest",
+    "Run",
+    "ask_checkpoint",
+    "build_session",
+    "describe",
+    "describe_checkpoint",
+    "judge",
+    "start",
+]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import lcm
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from headrace.engine.deliver import AnswerTask, Work
 from headrace.engine.finish import answer_ddl, answer_schema, spark_finish
 from headrace.engine.judge import judge
 from headrace.engine.session import build_session
+from headrace.engine.ship import prepare_executors
 from headrace.engine.state_io import StateIo
-from headrace.engine.storage import open_storage
+from headrace.engine.storage import is_remote, open_storage
 from headrace.engine.workload import Description, complete_since, plan_workload, read_description
 from headrace.errors import CorruptStateError, Problem, SpecError
 from headrace.language import bind_query
@@ -47,25 +49,35 @@ class Asked:
         return self.workload.plans[_NAME].query
 
 
-def ask_checkpoint(root: str, sql: str) -> pa.Table:
+def ask_checkpoint(root: str, sql: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> pa.Table:
     """Answers a one-time query from a checkpoint, whether an engine is running on it or not."""
-    spark = build_session("ask")
-    storage = open_storage(root, spark)
-    checkpoint = Checkpoint(storage)
-    if checkpoint.read() is None:
-        raise SpecError(f"{root} is not a checkpoint; give the folder named by 'checkpoint' in the pipeline file")
+    if not is_remote(root) and os.path.isdir(root.removeprefix("file:")):
+        # What can be refused is refused before Spark starts.
+        _, description = _latest(Checkpoint(open_storage(root)))
+        _aggregate(bind_query(_NAME, sql, {s.name: s for s in description.streams}))
+    spark = build_session("ask", master, conf)
+    checkpoint = Checkpoint(open_storage(root, spark))
+    _latest(checkpoint)
+    prepare_executors(spark.sparkContext)
     io = choose_io(spark, checkpoint)
     for attempt in range(ATTEMPTS):
         try:
-            manifest = checkpoint.latest()
-            if manifest is None:
-                raise SpecError(f"{root} has no epoch yet to answer from")
-            description = read_description(checkpoint.workload(manifest))
+            manifest, description = _latest(checkpoint)
             return ask(spark, io, checkpoint, manifest, description, description.streams, sql)
         except CorruptStateError:
             if attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _latest(checkpoint: Checkpoint) -> tuple[Manifest, Description]:
+    root = checkpoint.storage.root
+    if checkpoint.read() is None:
+        raise SpecError(f"{root} is not a checkpoint; give the folder named by 'checkpoint' in the pipeline file")
+    manifest = checkpoint.latest()
+    if manifest is None:
+        raise SpecError(f"{root} has no epoch yet to answer from; ask again when rows have come")
+    return manifest, read_description(checkpoint.workload(manifest))
 
 
 def ask(

@@ -47,6 +47,7 @@ class QueryState:
     slide_us: int = 0  # asked for
     gap_us: float | None = None  # between successive window ends, on average, of late
     waiting_us: int = 0  # how far behind its deadline it is
+    lifetime_us: int | None = None
     ends_us: int | None = None  # where its lifetime ends
     ended: bool = False
 

@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Projection, projection
 from headrace.engine.answer import AnswerSpec, Panes, spec_of
 from headrace.engine.arrow_rows import arrow_schema
+from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask
@@ -31,6 +32,7 @@ from headrace.policies import (
     Merge,
     StreamClock,
     advance_clock,
+    due_windows,
     find_idle,
     follow_others,
     last_end_with_rows,
@@ -48,7 +50,6 @@ __all__ = ["Epochs"]
 MOST_EMPTY_WINDOWS = 100_000
 # Before any watermark and without any limit: every time fits.
 _EVER = (-(2**62), 2**62)
-T = TypeVar("T")
 
 
 @dataclass
@@ -128,22 +129,25 @@ class Epochs:
 
     def change(
         self,
-        plan: Callable[[Workload, Manifest], tuple[Workload, Manifest]],
-        sinks: Mapping[str, Sink],
+        plan: Callable[[Workload, Manifest], tuple[Workload, Manifest, Mapping[str, Sink]]],
         between: Callable[[], None],
     ) -> None:
-        """Replaces the workload between two epochs: `plan` makes the new one.
+        """Replaces the workload between two epochs: `plan` makes the new one. If anything fails, nothing changes.
 
         `between` runs while no epoch is under way; it may stop the caller of `run` and start another.
         """
         with self._busy:
-            workload, manifest = plan(self._workload, self._manifest)
+            before = self._workload, self._manifest, self._sinks
+            workload, self._manifest, sinks = plan(self._workload, self._manifest)
             self._sinks = {**self._sinks, **sinks}
-            self._manifest = manifest
             self._install(workload)
             self._replaced = True
             try:
                 between()
+            except BaseException:
+                workload, self._manifest, self._sinks = before
+                self._install(workload)
+                raise
             finally:
                 self._replaced = False
 
@@ -219,7 +223,7 @@ class Epochs:
         try:
             progress.absorbed = self._absorb_once(batch, progress, bounds)
         except Exception as failure:
-            _raise_if_not_a_querys(failure)
+            raise_if_not_a_querys(failure)
             progress.failed = self._culprits(batch, progress, bounds, failure)
             progress.absorbed = self._absorb_once(batch, progress, bounds)
         if any(count.rejected for count in progress.absorbed.counts.values()):
@@ -252,8 +256,8 @@ class Epochs:
             try:
                 self._absorb_rows(batch, progress.decision.epoch, bounds, (name,), trial=True)
             except Exception as error:
-                _raise_if_not_a_querys(error)
-                found[name] = _cause(error)
+                raise_if_not_a_querys(error)
+                found[name] = cause_of(error)
         if not found or len(found) == len(live) > 1:
             raise failure
         return found
@@ -372,7 +376,7 @@ class Epochs:
         for number, (name, work) in enumerate(works.items()):
             groups.setdefault((self._workload.plans[name].main, work.spec.main.whole), []).append(number)
         combine = CombineTask(panes, items, tuple((main, tuple(numbers)) for (main, _), numbers in groups.items()))
-        delivered = self._blamed(lambda: self._io.deliver(combine))
+        delivered = blamed(lambda: self._io.deliver(combine))
         progress.spent = [item for item in delivered if isinstance(item, Spent)]
         files: dict[str, list[str]] = {name: [] for name in names}
         for delivery in (item for item in delivered if isinstance(item, Delivery)):
@@ -397,8 +401,8 @@ class Epochs:
             results = spark_finish(self._io.answers(task, answer_ddl(query)), query.finish)
             progress.rows[name] = self._sinks[name].write(results, progress.decision.epoch, progress.replay) or 0
         except Exception as failure:
-            _raise_if_not_a_querys(failure)
-            progress.failed[name] = _cause(failure)
+            raise_if_not_a_querys(failure)
+            progress.failed[name] = cause_of(failure)
 
     # 5 commit ------------------------------------------------------------------------------------------------------
 
@@ -472,7 +476,20 @@ class Epochs:
         if now is None:
             return state
         ends = state.ends_us if state.ends_us is not None else now + plan.query.lifetime_us
-        return replace(state, ends_us=ends, ended=now >= ends)
+        return replace(state, ends_us=ends, ended=now >= ends and not self._owes(name, ends, progress))
+
+    def _owes(self, name: str, ends_us: int, progress: Progress) -> bool:
+        """Whether windows up to a time have been put off to another epoch."""
+        assert progress.scheduled is not None
+        due, given = progress.scheduled.due.get(name), progress.due.get(name)
+        wanted = None if due is None else due.until(ends_us)
+        if wanted is not None and given is not None and given.last_us < wanted.last_us:
+            return True
+        if name not in progress.scheduled.left:
+            return False
+        times = self._times(name, progress.clocks)
+        after = given.last_us if given is not None else None if times is None else times.after_us
+        return due_windows(progress.scheduled.window_of(name), after, None, ends_us) is not None
 
     def _learned(self, progress: Progress) -> Schedule:
         assert progress.scheduled is not None
@@ -515,7 +532,7 @@ class Epochs:
     ) -> tuple[Chunk, ...]:
         layouts = tuple(layout_of(k.synopsis, k.measures, k.pane_us) for k in self._workload.kept.values())
         task = CompactTask(self._checkpoint.state_folder, epoch, merge.level, merge.chunks, layouts, dict(expired))
-        made = self._blamed(lambda: self._io.compact(task))
+        made = blamed(lambda: self._io.compact(task))
         merged = set(merge.chunks)
         return (*(chunk for chunk in chunks if chunk.name not in merged), *made)
 
@@ -557,14 +574,6 @@ class Epochs:
             )
         return self._projections[names]
 
-    def _blamed(self, job: Callable[[], list[T]]) -> list[T]:
-        """What the tasks of a job report; a failure says whose it is."""
-        try:
-            return job()
-        except Exception as failure:
-            _raise_if_not_a_querys(failure)
-            raise
-
     def _jobs(self) -> int:
         """Spark jobs started so far in this application."""
         return int(self._spark._jsc.sc().dagScheduler().nextJobId())
@@ -584,35 +593,3 @@ class Epochs:
 def _entry(progress: Progress, stream: str) -> Entry:
     count = progress.absorbed.counts.get(stream)
     return count.entry if count else Entry()
-
-
-def _cause(failure: Exception) -> str:
-    """The first telling line of what Spark says about a failure."""
-    text = str(failure)
-    for line in text.splitlines():
-        if "[" in line and "]" in line and "SQLSTATE" in line:
-            return line[line.index("[") :].strip()
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(failure).__name__)
-
-
-# What Spark says when a job ends because the run does: nobody's fault.
-_CANCELLED = (
-    "cancelled",
-    "Interrupted",
-    "SparkContext was shut down",
-    "SparkContext has been shutdown",
-    "Py4JNetworkError",
-)
-
-
-def _raise_if_not_a_querys(failure: Exception) -> None:
-    """Raises what no query is to blame for: damaged state, a failing disk, the end of the run."""
-    text = str(failure)
-    if "CorruptStateError: " in text:
-        raise CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0]) from failure
-    if isinstance(failure, EngineError | ConnectionError) or any(word in text for word in _CANCELLED):
-        raise failure
-    if "OSError: " in text:
-        raise EngineError(
-            f"a task could not read or write: {text.rpartition('OSError: ')[2].splitlines()[0]}"
-        ) from failure

@@ -26,7 +26,7 @@ from headrace.errors import CorruptStateError, EngineError, HeadraceError, Locke
 from headrace.language import bind_query
 from headrace.model import Pipeline, Query, SinkSpec, Stream
 from headrace.planning import Workload, plan_answer
-from headrace.units import SECOND_US, parse_duration
+from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +63,7 @@ class _Parts:
     sinks: dict[str, Sink]
     hooks: Hooks
     launch: Callable[[United], StreamingQuery]
+    united: United
     columns: Mapping[str, frozenset[str]]
 
 
@@ -106,9 +107,10 @@ class Run:
         while True:
             query, failure = self._query, None
             try:
-                left = None if until is None else max(0.0, until - time.monotonic())
-                ended = query.awaitTermination() if left is None else query.awaitTermination(round(left))
-                if left is not None and not ended:
+                if until is None:
+                    query.awaitTermination()
+                # Spark refuses to wait for no time at all; it counts in seconds.
+                elif not query.awaitTermination(max(1, round(until - time.monotonic()))):
                     return False
             except Exception as exc:
                 failure = exc
@@ -121,10 +123,17 @@ class Run:
 
     def process_all_available(self) -> None:
         """Waits until all rows that are there now are in committed epochs."""
-        try:
-            self._query.processAllAvailable()
-        except Exception as exc:
-            self._close(exc)
+        while True:
+            query, failure = self._query, None
+            try:
+                query.processAllAvailable()
+            except Exception as exc:
+                failure = exc
+            with self._changing:
+                if query is self._query:
+                    break
+        if failure is not None:
+            self._close(failure)
 
     def flush(self) -> None:
         """Answers every window that holds rows; rows older than those windows' ends are late from now on."""
@@ -151,9 +160,7 @@ class Run:
         """Adds a query from the next epoch on; SpecError, and no change, if it cannot run. Default sink: memory."""
         streams = {stream.name: stream for stream in self._parts.pipeline.streams}
         spec = SinkSpec("memory") if sink is None else sink.spec
-        query = bind_query(name, sql, streams, sink=spec, priority=priority, weight=weight)
-        if lifetime is not None:
-            query = replace(query, lifetime_us=parse_duration(lifetime))
+        query = bind_query(name, sql, streams, sink=spec, priority=priority, weight=weight, lifetime=lifetime)
         function = None if sink is None else sink.function
         self.change(add=[query], functions={} if function is None else {name: function})
 
@@ -167,49 +174,85 @@ class Run:
         drop: Sequence[str] = (),
         functions: Mapping[str, Callable[[Any, int], Any]] | None = None,
     ) -> None:
-        """Adds and drops queries between two epochs; a query in both is replaced. All of it happens, or nothing."""
-        parts = self._parts
-        if self._once or not self.is_active:
-            raise EngineError("queries can be added and dropped while a run goes on; this one ends by itself or has")
+        """Adds and drops queries between two epochs. All of it happens, or nothing, and SpecError says why.
+
+        A query in both is replaced: it starts anew if its SQL is another or it has ended, and goes on if not.
+        """
         with self._changing:
-            known = {query.name: query for query in parts.pipeline.queries}
-            for name in drop:
-                if name not in known:
-                    raise SpecError(Problem(f"there is no query '{name}'; known: {', '.join(known) or 'none'}"))
-                del known[name]
-            for query in add:
-                if query.name in known:
-                    raise SpecError(Problem(f"there is a query '{query.name}' already", query=query.name))
-            rows = parts.whole.by_stream(parts.whole.rows)
-            judged = [judge(query, parts.pipeline.streams, parts.spark, rows) for query in add]
-            plans = {query.name: plan_answer(query) for query in judged}
-            known |= {query.name: query for query in judged}
-            _refuse_shared_paths(known.values())
-            opened = {
-                q.name: open_sink(q.sink, q.name, parts.spark, parts.checkpoint.storage,
-                                  (functions or {}).get(q.name), False)
-                for q in judged
-            }  # fmt: skip
-            columns = columns_in_use(list(known.values()), parts.pipeline.streams)
-            missing = any(columns[name] - parts.columns[name] for name in columns)
+            if self._once or not self.is_active:
+                raise EngineError("queries are added and dropped while a run goes on; this one ends by itself or has")
+            self._change(add, drop, functions or {})
 
-            def plan(workload: Workload, manifest: Manifest) -> tuple[Workload, Manifest]:
-                staying = {n: p for n, p in workload.plans.items() if n in known and n not in plans}
-                made = plan_workload({**staying, **plans}, parts.pipeline.streams, workload, manifest.coverage)
-                others = {n: s for n, s in manifest.queries.items() if n in known and n not in made.plans}
-                kept = {n: s for n, s in manifest.queries.items() if n not in drop or n not in plans}
-                return made, adopt(replace(manifest, queries=kept), made, others, parts.hooks.on_note)
+    def _change(
+        self, add: Sequence[Query], drop: Sequence[str], functions: Mapping[str, Callable[[Any, int], Any]]
+    ) -> None:
+        parts, notes = self._parts, list[str]()
+        before = {query.name: query for query in parts.pipeline.queries}
+        known = dict(before)
+        for name in drop:
+            if name not in known:
+                raise SpecError(Problem(f"there is no query '{name}'; known: {', '.join(known) or 'none'}"))
+            del known[name]
+        judged = self._judged(add, known)
+        plans = {query.name: plan_answer(query) for query in judged}
+        known |= {query.name: query for query in judged}
+        _refuse_shared_paths(known.values())
+        states = parts.epochs.manifest.queries
+        feeding = [query for name, query in known.items() if name in plans or states[name].runs]
+        columns = columns_in_use(feeding, parts.pipeline.streams)
+        missing = any(columns[name] - parts.columns[name] for name in columns)
+        united = unite(parts.pipeline.streams, parts.frames, columns) if missing else parts.united
+        opened: dict[str, Sink] = {}
 
-            def relaunch() -> None:
-                if missing:
-                    # Spark's plan reads the columns in use: others need a new one, from the same offsets.
-                    self._query.stop()
-                    united = unite(parts.pipeline.streams, parts.frames, columns)
-                    self._query, parts.columns = parts.launch(united), columns
+        def plan(workload: Workload, manifest: Manifest) -> tuple[Workload, Manifest, dict[str, Sink]]:
+            over = {name for name in plans if _is_over(manifest.queries.get(name), known[name])}
+            new = {name: made for name, made in plans.items() if name not in over}
+            staying = {n: p for n, p in workload.plans.items() if n in known and n not in plans}
+            made = plan_workload({**staying, **new}, parts.pipeline.streams, workload, manifest.coverage)
+            others = {n: s for n, s in manifest.queries.items() if n in known and n not in made.plans}
+            for q in judged:
+                # No epoch is under way here: opening a sink clears what a crashed one has left in its folder.
+                opened[q.name] = (
+                    parts.sinks[q.name]
+                    if q.name in parts.sinks and q.name not in functions and _goes_on(before.get(q.name), q)
+                    else open_sink(q.sink, q.name, parts.spark, parts.checkpoint.storage, functions.get(q.name), False)
+                )
+            return made, adopt(manifest, made, others, notes.append), opened
 
-            parts.epochs.change(plan, opened, relaunch)
-            parts.sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
-            parts.pipeline = replace(parts.pipeline, queries=tuple(known.values()))
+        def relaunch() -> None:
+            # Spark's plan reads the columns in use: others need a new one, from the same offsets.
+            self._query.stop()
+            try:
+                self._query = parts.launch(united)
+            except BaseException:
+                self._query = parts.launch(parts.united)
+                raise
+            parts.united, parts.columns = united, columns
+
+        parts.epochs.change(plan, relaunch if missing else lambda: None)
+        parts.sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
+        parts.pipeline = replace(parts.pipeline, queries=tuple(known.values()))
+        for note in notes:
+            parts.hooks.on_note(note)
+
+    def _judged(self, add: Sequence[Query], known: Mapping[str, Query]) -> list[Query]:
+        """The queries to add with Spark's types; SpecError with the problems of all of them."""
+        parts, problems, judged = self._parts, list[Problem](), list[Query]()
+        names = {name.lower() for name in known}
+        rows = parts.whole.by_stream(parts.whole.rows)
+        for query in add:
+            if query.name.lower() in names:
+                problems.append(Problem(f"there is a query '{query.name}' already", query=query.name))
+                continue
+            names.add(query.name.lower())
+            try:
+                judged.append(judge(query, parts.pipeline.streams, parts.spark, rows))
+                plan_answer(judged[-1])
+            except SpecError as error:
+                problems += error.problems
+        if problems:
+            raise SpecError(problems)
+        return judged
 
     def ask(self, sql: str) -> pa.Table:
         """Answers a one-time query from the panes that are there, over the newest closed window of its length."""
@@ -225,7 +268,8 @@ class Run:
 
     def stop(self) -> None:
         """Ends the run after the epoch under way; open windows stay open."""
-        self._stop_query()
+        with self._changing:
+            self._stop_query()
         self._flush = False
         self._close(None)
 
@@ -291,7 +335,7 @@ def start(
         point.clean_orphans(manifest)
         before = read_description(point.workload(manifest)) if manifest is not None else None
         if manifest is not None:
-            over = {n: s for n, s in manifest.queries.items() if s.ended and n in plans and s.sql == plans[n].query.sql}
+            over = {n: s for n, s in manifest.queries.items() if n in plans and _is_over(s, plans[n].query)}
             refused |= over
             plans = {name: plan for name, plan in plans.items() if name not in over}
         workload = plan_workload(plans, streams, before, manifest.coverage if manifest else {})
@@ -317,7 +361,7 @@ def start(
     except BaseException:
         point.close()
         raise
-    parts = _Parts(spark, pipeline, sources, whole, point, io, epochs, sinks, hooks, launch, columns)
+    parts = _Parts(spark, pipeline, sources, whole, point, io, epochs, sinks, hooks, launch, rows, columns)
     return Run(parts, query, once, flush)
 
 
@@ -364,6 +408,16 @@ def _origin(stream: Stream) -> str:
     """What a stream is read from, as far as it must not change under a checkpoint."""
     source = stream.source
     return "a DataFrame" if source is None else " ".join(part for part in (source.format, source.path) if part)
+
+
+def _goes_on(before: Query | None, after: Query) -> bool:
+    return before is not None and (before.sql, before.sink) == (after.sql, after.sink)
+
+
+def _is_over(state: QueryState | None, query: Query) -> bool:
+    """Whether a query has come to the end of the lifetime it still has."""
+    same = state is not None and (state.sql, state.lifetime_us) == (query.sql, query.lifetime_us)
+    return state is not None and state.ended and same
 
 
 def _refuse_shared_paths(queries: Iterable[Query]) -> None:

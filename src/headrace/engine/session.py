@@ -41,8 +41,11 @@ _STATIC = {
 
 def build_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session for one engine; `conf` wins over every setting here but those that answers depend on."""
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
+    # It repeats every refusal of an expression on standard error; here refusals become problems.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
     # Spark itself reads this setting from `spark-submit` only.
     if conf and "spark.pyspark.python" in conf:
         os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]

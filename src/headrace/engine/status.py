@@ -69,6 +69,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
                 "requested_period_us": query.slide_us,
                 "achieved_period_us": None if query.gap_us is None else round(query.gap_us),
                 "late_us": query.waiting_us,
+                "ends_us": query.ends_us,
             }
             for name, query in manifest.queries.items()
         },

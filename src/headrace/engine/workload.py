@@ -125,10 +125,7 @@ def adopt(
 ) -> Manifest:
     """The state to go on from: queries that are known go on, new ones start now, others leave."""
     if manifest is None:
-        states = {
-            name: QueryState(plan.query.sql, slide_us=plan.aggregate.window.slide_us)
-            for name, plan in workload.plans.items()
-        }
+        states = {name: _fresh(plan, None) for name, plan in workload.plans.items()}
         fresh = {id_: cover(None, kept, None) for id_, kept in workload.kept.items()}
         return Manifest(-1, -1, queries={**states, **refused}, coverage=fresh)
     seen = {id_: _seen_us(manifest, kept) for id_, kept in workload.kept.items()}
@@ -137,7 +134,7 @@ def adopt(
     for name, plan in workload.plans.items():
         known = manifest.queries.get(name)
         if known is not None and known.sql == plan.query.sql and known.runs:
-            queries[name] = known
+            queries[name] = _with_lifetime(known, plan.query.lifetime_us)
             continue
         since = complete_since(workload, name, coverage)
         new = since is not None and since == _latest(seen[id_] for id_ in workload.sources_of(name))
@@ -167,7 +164,16 @@ def adopt(
 
 
 def _fresh(plan: AnswerPlan, since_us: int | None) -> QueryState:
-    return QueryState(plan.query.sql, since_us, slide_us=plan.aggregate.window.slide_us)
+    query = plan.query
+    return QueryState(query.sql, since_us, slide_us=plan.aggregate.window.slide_us, lifetime_us=query.lifetime_us)
+
+
+def _with_lifetime(state: QueryState, lifetime_us: int | None) -> QueryState:
+    """The state of a query that goes on with a lifetime that may be another, counted from where it began."""
+    ends = None
+    if state.ends_us is not None and state.lifetime_us is not None and lifetime_us is not None:
+        ends = state.ends_us - state.lifetime_us + lifetime_us
+    return replace(state, lifetime_us=lifetime_us, ends_us=ends)
 
 
 def complete_since(workload: Workload, query: str, coverage: Mapping[str, Coverage]) -> int | None:

@@ -2,7 +2,7 @@
 
 from headrace.language.binder import bind_query
 from headrace.language.ddl import parse_schema, parse_type
-from headrace.language.pipeline_file import load_pipeline
+from headrace.language.pipeline_file import include_patterns, load_pipeline
 from headrace.language.synthetic import (
     SYNTHETIC_COLUMNS,
     SYNTHETIC_FORMAT,
@@ -18,6 +18,7 @@ __all__ = [
     "SYNTHETIC_SCHEMA",
     "SYNTHETIC_TIME",
     "bind_query",
+    "include_patterns",
     "load_pipeline",
     "parse_schema",
     "parse_type",

@@ -19,6 +19,7 @@ from headrace.language.report import Fault, Report
 from headrace.language.rows import bind_rows
 from headrace.language.windowed import bind_windowed, window_call
 from headrace.model import Finish, Operator, Query, SinkSpec, Stream
+from headrace.units import parse_duration
 
 __all__ = ["bind_query"]
 
@@ -31,6 +32,7 @@ def bind_query(
     sink: SinkSpec | None = None,
     priority: int = 0,
     weight: float = 1.0,
+    lifetime: str | None = None,
     file: str | None = None,
     line: int | None = None,
 ) -> Query:
@@ -47,7 +49,8 @@ def bind_query(
     try:
         root, finish = _bind(report, streams)
         report.stop_if_wrong()
-        return Query(name, sql, root, finish, sink or SinkSpec(), priority, weight)
+        lifetime_us = None if lifetime is None else parse_duration(lifetime)
+        return Query(name, sql, root, finish, sink or SinkSpec(), priority, weight, lifetime_us)
     except Fault as fault:
         report.add(fault.message, fault.at, fault.hint)
         raise SpecError(report.problems) from fault
@@ -55,7 +58,7 @@ def bind_query(
         raise SpecError(
             Problem("the query is nested too deeply", file, line, query=name, hint="write it flatter")
         ) from exc
-    except ValueError as exc:
+    except (ValueError, OverflowError) as exc:
         raise SpecError([*report.problems, Problem(str(exc), file, line, query=name)]) from exc
 
 

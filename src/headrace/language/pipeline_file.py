@@ -7,13 +7,13 @@ from pathlib import Path
 from headrace.errors import Problem, SpecError
 from headrace.language.engine_section import read_engine
 from headrace.language.paths import absolute
-from headrace.language.queries_section import read_queries
+from headrace.language.queries_section import leaves_directory, read_queries
 from headrace.language.sites_section import read_placement, read_sites
 from headrace.language.streams_section import read_streams
 from headrace.language.yaml_nodes import MOST_BYTES, Document, Value, read_yaml
 from headrace.model import Pipeline
 
-__all__ = ["load_pipeline"]
+__all__ = ["include_patterns", "load_pipeline"]
 
 _KEYS = {
     "name": "the pipeline's name",
@@ -32,15 +32,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
     """The pipeline a YAML file describes; raises SpecError with every problem found."""
     place = Path(path)
     document = Document(str(path))
-    try:
-        if place.stat().st_size > MOST_BYTES:
-            raise SpecError(Problem(f"the file is larger than {MOST_BYTES} bytes", file=str(path)))
-        text = place.read_text(encoding="utf-8")
-    except OSError as exc:
-        raise SpecError(Problem(f"cannot read the file: {exc.strerror or exc}", file=str(path))) from exc
-    except UnicodeDecodeError as exc:
-        raise SpecError(Problem("the file is not UTF-8 text", file=str(path), hint="save it as UTF-8")) from exc
-    root = read_yaml(text, document)
+    root = _read(place, document)
     if root is None:
         raise SpecError(document.problems)
     base = place.resolve().parent
@@ -68,6 +60,30 @@ def load_pipeline(path: str | Path) -> Pipeline:
         sites=sites,
         placement=placement,
     )
+
+
+def include_patterns(path: str | Path) -> tuple[str, ...]:
+    """What a pipeline file includes, as it is written; nothing when the file cannot be read."""
+    try:
+        root = _read(Path(path), Document(str(path)))
+    except SpecError:
+        return ()
+    section = root.content.get("include") if root is not None and isinstance(root.content, dict) else None
+    values = [] if section is None else section.content if isinstance(section.content, list) else [section]
+    patterns = (value.content for value in values)
+    return tuple(p for p in patterns if isinstance(p, str) and p.strip() and not leaves_directory(p))
+
+
+def _read(place: Path, document: Document) -> Value | None:
+    try:
+        if place.stat().st_size > MOST_BYTES:
+            raise SpecError(Problem(f"the file is larger than {MOST_BYTES} bytes", file=document.file))
+        text = place.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise SpecError(Problem(f"cannot read the file: {exc.strerror or exc}", file=document.file)) from exc
+    except UnicodeDecodeError as exc:
+        raise SpecError(Problem("the file is not UTF-8 text", file=document.file, hint="save it as UTF-8")) from exc
+    return read_yaml(text, document)
 
 
 def _forget_unread(document: Document, section: Value | None) -> None:

@@ -13,13 +13,14 @@ from headrace.language.streams_section import read_options
 from headrace.language.yaml_nodes import Document, Value
 from headrace.model import Query, SinkSpec, Stream
 
-__all__ = ["read_queries"]
+__all__ = ["leaves_directory", "read_queries"]
 
 _KEYS = {
     "sql": "one SELECT",
     "sink": "where results go",
     "priority": "greater goes first",
     "weight": "its share when load must be shed",
+    "lifetime": "how much event time it runs for",
 }
 _SINK_KEYS = {
     "format": "a Spark batch format, console or memory",
@@ -43,6 +44,7 @@ class _Written:
     line: int
     priority: int = 0
     weight: float = 1.0
+    lifetime: str | None = None
 
 
 def read_queries(
@@ -66,7 +68,8 @@ def read_queries(
         try:
             queries.append(
                 bind_query(written.name, written.sql, streams, sink=written.sink, priority=written.priority,
-                           weight=written.weight, file=written.file, line=written.line))  # fmt: skip
+                           weight=written.weight, lifetime=written.lifetime, file=written.file,
+                           line=written.line))  # fmt: skip
         except SpecError as exc:
             document.problems.extend(exc.problems)
     return tuple(queries)
@@ -95,10 +98,21 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
         if weight is not None and weight <= 0:
             entries["weight"].wrong("a positive number")
             weight = 1.0
+        lifetime = _read_lifetime(entries.get("lifetime"))
         if sql is not None:
             # The text of a block scalar starts on the line after its | or >.
             line = entries["sql"].line + entries["sql"].block
-            yield _Written(name, sql, sink, value.document.file, line, priority or 0, weight or 1.0)
+            yield _Written(name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime)
+
+
+def _read_lifetime(value: Value | None) -> str | None:
+    lifetime_us = None if value is None else value.duration_us()
+    if value is None or lifetime_us is None:
+        return None
+    if lifetime_us <= 0:
+        value.wrong("longer than nothing", "leave it out for a query that runs on")
+        return None
+    return str(value.content)
 
 
 def _read_sink(value: Value | None, name: str, base: Path, output: str) -> SinkSpec:
@@ -119,6 +133,11 @@ def _read_sink(value: Value | None, name: str, base: Path, output: str) -> SinkS
     return SinkSpec(kind, absolute(path, base), options)
 
 
+def leaves_directory(pattern: str) -> bool:
+    """Whether an include reaches beyond the directory of its file."""
+    return Path(pattern).is_absolute() or ".." in Path(pattern).parts
+
+
 def _included(section: Value | None, base: Path, output: str) -> Iterator[_Written]:
     if section is None:
         return
@@ -126,7 +145,7 @@ def _included(section: Value | None, base: Path, output: str) -> Iterator[_Writt
         pattern = value.word()
         if pattern is None:
             continue
-        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        if leaves_directory(pattern):
             value.document.add(
                 f"include '{pattern}' leaves the directory of the file", value.line, "write queries/*.sql"
             )

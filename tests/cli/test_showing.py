@@ -1,0 +1,71 @@
+"""How a status reads: a line per query while there are few, the ones that need a look when there are many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.cli.showing import epoch_line, show_status
+
+
+def query(state: str = "running", late_us: int = 0, **other: Any) -> dict[str, Any]:
+    return {
+        "state": state, "cause": None, "answers": 3, "rows": 12, "answered_us": 1_704_067_200_000_000,
+        "requested_period_us": 20_000_000, "achieved_period_us": 31_234_567, "late_us": late_us, "ends_us": None,
+        **other,
+    }  # fmt: skip
+
+
+def status(queries: dict[str, Any]) -> dict[str, Any]:
+    group = {"group": "a1b2", "fixed_s": 0.1, "per_pane_s": 0.01, "per_answer_s": 0.0, "periods": {"20000000": 2}}
+    return {
+        "checkpoint": "state",
+        "epoch": 7,
+        "streams": {},
+        "queries": queries,
+        "synopses": {
+            "a1b2": {"since_us": None, "pane_us": 20_000_000, "measures": ["n", "sum_0"], "streams": ["r", "r"],
+                     "keys": ["r.k", "r.g"], "where": "r.i > [1]"},
+        },
+        "state": {"chunks": 2, "bytes": 100},
+        "last_epoch": {"rows": {"r": 10}, "seconds": 0.5, "jobs": 2, "due": dict.fromkeys(queries, 1)},
+        "decisions": [
+            {"epoch": 6, "idle": [], "flush": None, "schedule": None},
+            {"epoch": 7, "idle": [], "flush": None,
+             "schedule": {"policy": "hybrid", "budget_s": 0.6, "reason": "0.60 s of 1.00 s",
+                          "groups": [{**group, "reason": "together every 40 s"}]}},
+        ],
+    }  # fmt: skip
+
+
+def test_a_small_status(capsys: pytest.CaptureFixture[str]) -> None:
+    show_status(
+        status({"good": query(), "slow": query(late_us=40_000_000), "bad": query("failed", cause="DIVIDE_BY_ZERO")})
+    )
+    text = capsys.readouterr().out
+    lines = {line.split("│")[1].strip(): line for line in text.splitlines() if line.count("│") > 3}
+    assert [part.strip() for part in lines["slow"].split("│")[5:8]] == ["20 s", "31.2 s", "40 s"]
+    assert "failed: DIVIDE_BY_ZERO" in lines["bad"]
+    assert [part.strip() for part in lines["a1b2"].split("│")[1:8]] == [
+        "a1b2", "r", "r.k, r.g", "r.i > [1]", "2", "20 s", "the beginning",
+    ]  # fmt: skip
+    assert "schedule of epoch 7: hybrid; 0.60 s of 1.00 s\n  a1b2: together every 40 s" in text
+
+
+def test_a_status_of_240_queries_shows_those_that_need_a_look(capsys: pytest.CaptureFixture[str]) -> None:
+    queries = {f"q{i}": query(late_us=i * 1_000_000) for i in range(236)}
+    queries |= {"over": query("ended"), "bad": query("failed", cause="no"), "a": query(), "b": query()}
+    show_status(status(queries))
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) < 60
+    assert "failed: no" in text
+    assert "q235 " in text
+    assert "q217 " in text
+    assert "q216 " not in text
+    assert "... and 220 more (219 running, 1 ended), at most 216 s late" in text
+
+
+def test_an_epoch_names_some_of_its_queries() -> None:
+    assert epoch_line(status({f"q{i}": query() for i in range(240)})).endswith("q7 1, ... and of 232 queries more")
+    assert epoch_line(status({"a": query(), "b": query()})).endswith("windows answered: a 1, b 1")
