@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.engine.chunks import Chunk, read_part, verify_chunk, write_chunk
-from headrace.engine.panes import Layout, keep_heaviest, merge
+from headrace.engine.panes import Layout, concat, keep_heaviest, merge
 
 __all__ = ["CompactTask", "VerifyTask"]
+
+# Merging pays when a pane is in more than so many chunks on average; answers add up rows of the same pane anyway.
+MERGE_ABOVE = 1.5
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,16 @@ class CompactTask:
                 ]
                 frames = [frame for frame in frames if not frame.is_empty()]
                 if frames:
-                    merged = merge(frames, layout, ["p", *layout.groups])
-                    merged = keep_heaviest(merged, layout, ["p", *layout.groups[: layout.keys]])
-                    yield layout.id, layout.pane_us, bin_, merged
+                    yield layout.id, layout.pane_us, bin_, _together(frames, layout)
+
+
+def _together(frames: list[pl.DataFrame], layout: Layout) -> pl.DataFrame:
+    """One frame of many: their rows side by side where they hardly have panes in common, else merged."""
+    panes = [frame["p"].unique() for frame in frames]
+    if sum(map(len, panes)) <= MERGE_ABOVE * len(pl.concat(panes).unique()):
+        return concat(frames, layout)
+    merged = merge(frames, layout, ["p", *layout.groups])
+    return keep_heaviest(merged, layout, ["p", *layout.groups[: layout.keys]])
 
 
 @dataclass(frozen=True)

@@ -128,29 +128,24 @@ class View:
 
     def __init__(self, frame: pl.DataFrame, layout: Layout) -> None:
         self._layout = layout
-        rows = frame.sort("p")
-        self._keys: Integers | None = None
-        if layout.groups:
-            by_group = rows.group_by(layout.groups, maintain_order=True).agg("p", *layout.columns)
-            if layout.detail:
-                by_group = by_group.sort(layout.groups, nulls_last=True)
-            lengths = by_group["p"].list.len().to_numpy().astype(np.int64)
-            self._groups = by_group.select(layout.groups)
-            rows = by_group.select("p", *layout.columns).explode("p", *layout.columns)
-            if layout.detail:
-                self._keys = _runs(self._groups, layout.groups[: layout.keys])
-        else:
-            lengths = np.array([rows.height], np.int64)
-            self._groups = pl.DataFrame({"_one": [0]})
-        self._rows = rows
-        p = rows["p"].to_numpy()
+        p = frame["p"].to_numpy()
         self._panes = np.unique(p)
         pane = np.searchsorted(self._panes, p)
-        group = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        codes = _codes(frame, layout.groups)
+        order = np.argsort(codes * len(self._panes) + pane)
+        codes = codes[order]
+        (starts,) = np.nonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
+        lengths = np.diff(np.append(starts, len(codes)))
+        self._rows = frame.select(layout.columns)[order]
+        self._groups = frame.select(layout.groups)[order[starts]] if layout.groups else pl.DataFrame({"_one": [0]})
+        self._keys = _runs(self._groups, layout.groups[: layout.keys]) if layout.detail else None
         # The group of each row, pane by pane: counting them tells where windows begin and end in every group.
-        self._by_pane = group[np.argsort(pane.astype(np.int32), kind="stable")]
+        group = np.repeat(np.arange(len(starts), dtype=np.int32), lengths)
+        pane = pane[order]
+        short = pane.astype(np.uint16) if len(self._panes) < 1 << 16 else pane
+        self._by_pane = group[np.argsort(short, kind="stable")]
         self._pane_starts = np.concatenate([[0], np.cumsum(np.bincount(pane, minlength=len(self._panes)))])
-        self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+        self._starts = starts.astype(np.int64)
         self._longest = int(lengths.max(initial=0))
         self._evaluators: dict[str, Evaluator] = {}
 
@@ -355,3 +350,36 @@ def _runs(frame: pl.DataFrame, by: Sequence[str]) -> Integers:
     steps = changed.to_series().to_numpy().astype(np.int64)
     steps[:1] = 0
     return np.cumsum(steps)
+
+
+def _codes(frame: pl.DataFrame, by: Sequence[str]) -> Integers:
+    """A number per row, the same for rows with equal values, in the order of the values, nulls last."""
+    codes = np.zeros(frame.height, np.int64)
+    size = 1
+    for name in by:
+        column, values = _column_codes(frame[name])
+        # Room for the panes besides: products beyond this are numbered anew, so that there are no more than rows.
+        if size * values > 1 << 40:
+            known, codes = np.unique(codes, return_inverse=True)
+            size = len(known)
+        codes = codes * values + column
+        size *= values
+    return codes
+
+
+def _column_codes(column: pl.Series) -> tuple[Integers, int]:
+    """Numbers of a column's values in their order, and how many there may be; null is the last."""
+    physical = column.to_physical()
+    if physical.dtype.is_integer() and physical.dtype != pl.Int128:
+        bounds: tuple[Any, Any] = physical.min(), physical.max()
+        least, greatest = bounds
+        if least is None:
+            return np.zeros(len(column), np.int64), 1
+        span = greatest - least + 1
+        if span <= max(4 * len(column), 1 << 16):
+            return (physical.cast(pl.Int64) - least).fill_null(span).to_numpy(), span + 1
+    order = column.arg_sort(nulls_last=True)
+    values = column.gather(order)
+    number = np.empty(len(column), np.int64)
+    number[order.to_numpy()] = _runs(values.to_frame("x"), ["x"])
+    return number, int(number.max(initial=0)) + 1
