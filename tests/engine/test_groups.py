@@ -21,7 +21,7 @@ from headrace.engine.deliver import bins_of
 from headrace.engine.panes import layout_of, partial
 from headrace.language import bind_query, parse_schema
 from headrace.model import Stream
-from headrace.planning import Known, Workload, plan_answer, share
+from headrace.planning import Known, Workload, cover, plan_answer, share
 from headrace.policies import Due, due_windows, last_end_with_rows
 from headrace.units import SECOND_US
 
@@ -173,7 +173,7 @@ def planned(asked: Mapping[str, Asked], later: Sequence[str]) -> Workload:
     """How the queries share, when some came after the others."""
     plans = {name: plan_answer(bind_query(name, q.sql(), {"packets": STREAM})) for name, q in asked.items()}
     first = share({name: plan for name, plan in plans.items() if name not in later}, [STREAM])
-    known = {id_: Known(kept.synopsis) for id_, kept in first.kept.items()}
+    known = {id_: Known(kept.synopsis, cover(None, kept, None)) for id_, kept in first.kept.items()}
     return share(plans, [STREAM], known, first.supplies)
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.language import bind_query, parse_schema
-from headrace.model import ScheduleDecision, Stream
-from headrace.planning import QueryTimes, Schedule, Scheduled, Workload, groups_of, plan_answer, share
+from headrace.model import Stream
+from headrace.planning import QueryTimes, Schedule, Scheduled, groups_of, plan_answer, share
 from headrace.policies import StreamClock
 
 S = 1_000_000
 STREAM = Stream("r", parse_schema("ts TIMESTAMP, k STRING"), "ts")
 SQL = "SELECT k, COUNT(*) AS n FROM r GROUP BY window(ts, '20 seconds'), k"
-
-
-def workload() -> Workload:
-    return share({"q": plan_answer(bind_query("q", SQL, {"r": STREAM}))}, (STREAM,))
 
 
 @pytest.mark.parametrize("budget_s", [None, 10.0, 1e-9])
@@ -29,17 +27,38 @@ def workload() -> Workload:
 )
 def test_a_query_that_has_just_come(after_s: int, at_once: list[int], later: list[int], budget_s: float | None) -> None:
     """Ends every 20 s; the watermark goes from 115 s to 150 s. What there is no time for is left, not lost."""
-    made = workload()
-    groups = groups_of(made, ["q"], Schedule())
-    decision = Schedule().decide("none", groups, None, None)
-    decision = ScheduleDecision(decision.policy, budget_s, decision.groups, "")
-    scheduled = Scheduled(decision, made, Schedule())
-    before, after = StreamClock(0, 115 * S, 115 * S, 0), StreamClock(0, 150 * S, 150 * S, 0)
-    scheduled.plan({"q": QueryTimes(after_s * S, 150 * S, fresh=True)}, {"r": before}, {"r": after}, flush=False)
-    due = [end // S for end in scheduled.due["q"].ends] if "q" in scheduled.due else []
+    scheduled = planned(after_s, 115, 150, budget_s, Schedule())
+    due = ends_s(scheduled)
     assert due[: len(at_once)] == at_once
     put_off = [end for end in later if end not in due]
     assert due == [*at_once, *later[: len(later) - len(put_off)]]
-    if put_off:
-        assert "q" in scheduled.left
-    assert budget_s == 1e-9 or not put_off
+    assert put_off == [] or "q" in scheduled.left
+    assert put_off == [] or budget_s == 1e-9
+
+
+@pytest.mark.parametrize(("budget_s", "due"), [(10.0, [80, 100, 120, 140]), (1e-9, [80])])
+def test_windows_that_were_put_off_before_the_first_answer_come_later(budget_s: float, due: list[int]) -> None:
+    """Ends 80 and 100 close when there is no time; in the next epoch they come first, in their order."""
+    first = planned(79, 60, 115, 1e-9, Schedule())
+    assert ends_s(first) == []
+    second = planned(79, 115, 150, budget_s, Schedule(state=first.state))
+    assert ends_s(second) == due
+
+
+def planned(after_s: int, from_s: int, to_s: int, budget_s: float | None, schedule: Schedule) -> Scheduled:
+    """One epoch of the query and of two others that go before it."""
+    others = {name: SQL.replace("FROM r", f"FROM r WHERE k > '{name}'") for name in ("a", "b")}
+    queries = [bind_query(name, sql, {"r": STREAM}, priority=5) for name, sql in others.items()]
+    queries.append(bind_query("q", SQL, {"r": STREAM}))
+    made = share({query.name: plan_answer(query) for query in queries}, (STREAM,))
+    decision = schedule.decide("none", groups_of(made, list(made.plans), schedule), None, None)
+    scheduled = Scheduled(replace(decision, budget_s=budget_s), made, schedule)
+    before, after = (StreamClock(0, s * S, s * S, 0) for s in (from_s, to_s))
+    times = {"q": QueryTimes(after_s * S, to_s * S, fresh=True)}
+    times |= {name: QueryTimes(from_s * S, to_s * S) for name in others}
+    scheduled.plan(times, {"r": before}, {"r": after}, flush=False)
+    return scheduled
+
+
+def ends_s(scheduled: Scheduled) -> list[int]:
+    return [end // S for end in scheduled.due["q"].ends] if "q" in scheduled.due else []

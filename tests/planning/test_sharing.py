@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.model import Query, Stream
-from headrace.planning import AnswerPlan, Known, Source, Supply, Workload, plan_answer, share
+from headrace.planning import AnswerPlan, Known, Source, Supply, Workload, cover, plan_answer, share
 from headrace.units import SECOND_US
 
 Bind = Callable[..., Query]
@@ -52,7 +52,10 @@ def why(workload: Workload, query: str) -> list[str]:
 
 def known_of(workload: Workload, rows: Mapping[str, float] | None = None) -> dict[str, Known]:
     """What the next share knows, when these rows per epoch were measured."""
-    return {id_: Known(kept.synopsis, (rows or {}).get(id_)) for id_, kept in workload.kept.items()}
+    return {
+        id_: Known(kept.synopsis, replace(cover(None, kept, None), rows=(rows or {}).get(id_)))
+        for id_, kept in workload.kept.items()
+    }
 
 
 Planned = Callable[..., dict[str, AnswerPlan]]
@@ -400,16 +403,38 @@ def test_a_synopsis_is_not_kept_beside_a_finer_one_of_about_its_size(
 ):
     plans = planned(fine=count("src, dst"), coarse=count("src"))
     first = share(plans)
-    rows = {plans["fine"].main: fine, plans["coarse"].main: coarse}
-    known = {id_: replace(k, rows=rows[id_]) for id_, k in known_of(first).items()}
-    workload = share(plans, known=known)
+    known = known_of(first, {plans["fine"].main: fine, plans["coarse"].main: coarse})
+    workload = share(plans, known=known, supplies=first.supplies)
     supply = workload.supplies[plans["coarse"].main]
     assert (len(workload.kept) == 1, supply.whole) == (rolled, rolled)
     assert supply.why == (
-        f"rolled up from finer keys, which have {fine:.0f} rows per epoch where it has {coarse:.0f}"
+        f"rolled up from finer keys, which have {fine:.0f} rows per epoch where it had {coarse:.0f}"
         if rolled
         else ITSELF
     )
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse", "rolled"),
+    [
+        pytest.param({"since_us": 10}, {"since_us": 10}, True, id="as far back"),
+        pytest.param({"since_us": 11}, {"since_us": 10}, False, id="less far back"),
+        pytest.param({"since_us": 10}, {"since_us": None}, False, id="the coarser from the beginning"),
+        pytest.param({"columns": {}}, {}, False, id="without its measures"),
+    ],
+)
+def test_a_finer_one_takes_over_only_if_it_has_the_history(
+    planned: Planned, fine: dict[str, object], coarse: dict[str, object], rolled: bool
+):
+    plans = planned(fine=count("src, dst"), coarse=count("src"))
+    first = share(plans)
+    changed = {plans["fine"].main: fine, plans["coarse"].main: coarse}
+    known = {
+        id_: Known(k.synopsis, replace(k.coverage, **changed[id_]))  # type: ignore[arg-type]
+        for id_, k in known_of(first, dict.fromkeys(changed, 100.0)).items()
+    }
+    workload = share(plans, known=known, supplies=first.supplies)
+    assert (len(workload.kept) == 1) == rolled
 
 
 # Parts of a workload -------------------------------------------------------------------------------------------------

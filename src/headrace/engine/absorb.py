@@ -151,16 +151,18 @@ class StreamCount:
 
 @dataclass(frozen=True, slots=True)
 class Absorbed:
-    """What a task, or all tasks of an epoch, made of the rows: chunks, and counts per stream."""
+    """What a task, or all tasks of an epoch, made of the rows: chunks, counts per stream, rows per synopsis."""
 
     chunks: tuple[Chunk, ...] = ()
     counts: Mapping[str, StreamCount] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Absorbed) -> Absorbed:
         names = self.counts.keys() | other.counts.keys()
         none = StreamCount()
         counts = {name: self.counts.get(name, none) + other.counts.get(name, none) for name in sorted(names)}
-        return Absorbed(self.chunks + other.chunks, counts)
+        rows = {id_: self.rows.get(id_, 0) + other.rows.get(id_, 0) for id_ in self.rows.keys() | other.rows.keys()}
+        return Absorbed(self.chunks + other.chunks, counts, rows)
 
 
 @dataclass(frozen=True)
@@ -177,9 +179,12 @@ class AbsorbTask:
         partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
         for slab in _slabs(batches):
             self._absorb(slab, counts, partials)
-        parts = self._parts(partials)
+        parts = list(self._parts(partials))
+        rows: dict[str, int] = {}
+        for synopsis, _, _, frame in parts:
+            rows[synopsis] = rows.get(synopsis, 0) + frame.height
         chunk = write_chunk(self.folder, self.epoch, 0, parts) if self.folder is not None else None
-        yield Absorbed((chunk,) if chunk else (), counts)
+        yield Absorbed((chunk,) if chunk else (), counts, rows)
 
     def _absorb(self, slab: pa.Table, counts: dict[str, StreamCount], partials: list[list[pl.DataFrame]]) -> None:
         rows = pl.from_arrow(slab)

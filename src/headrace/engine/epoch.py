@@ -512,7 +512,12 @@ class Epochs:
         coverage: dict[str, Coverage] = {}
         for id_, needed in self._workload.kept.items():
             before = cover(self._manifest.coverage.get(id_), needed, None)
-            coverage[id_] = before if expired[id_] <= _EVER[0] else forget(before, expired[id_], before.rows)
+            made = progress.absorbed.rows.get(id_, 0) if progress.absorbed.counts else before.rows
+            if made is not None and before.rows is not None:
+                made = before.rows + (made - before.rows) * 0.3
+            coverage[id_] = replace(before, rows=made)
+            if expired[id_] > _EVER[0]:
+                coverage[id_] = forget(coverage[id_], expired[id_], made)
         names = {chunk.name for chunk in kept}
         return kept, frozenset(chunk.name for chunk in chunks if chunk.name not in names), coverage
 

@@ -113,7 +113,7 @@ def plan_workload(
     """How the plans share synopses, given what the checkpoint keeps already."""
     if before is None:
         return share(plans, streams)
-    known = {id_: Known(kept.synopsis, coverage[id_].rows) for id_, kept in before.kept.items() if id_ in coverage}
+    known = {id_: Known(kept.synopsis, coverage[id_]) for id_, kept in before.kept.items() if id_ in coverage}
     return share(plans, streams, known, before.supplies)
 
 

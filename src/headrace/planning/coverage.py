@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from headrace.planning.sharing import Kept
+if TYPE_CHECKING:
+    from headrace.planning.sharing import Kept
 
-__all__ = ["Coverage", "cover", "forget"]
+__all__ = ["Coverage", "cover", "covers", "forget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,23 @@ class Coverage:
             if pane_us % length:
                 times.append(since)
         return max((time for time in times if time is not None), default=None)
+
+
+def covers(ours: Coverage, theirs: Coverage) -> bool:
+    """Whether one synopsis has all measures of another, from as early on.
+
+    >>> covers(Coverage(5, {"n": None}, ((10, None),)), Coverage(7, {"n": None}, ((10, None),)))
+    True
+    >>> covers(Coverage(9, {"n": None}, ((10, None),)), Coverage(7, {"n": None}, ((10, None),)))
+    False
+    """
+    if not ours.columns.keys() >= theirs.columns.keys():
+        return False
+    pane_us = theirs.panes[-1][0]
+    if pane_us % ours.panes[-1][0]:
+        return False
+    since, needed = (c.complete_since(theirs.columns, pane_us) for c in (ours, theirs))
+    return since is None or (needed is not None and since <= needed)
 
 
 def cover(before: Coverage | None, kept: Kept, seen_us: int | None) -> Coverage:

@@ -323,11 +323,11 @@ class Scheduled:
                     ends.setdefault(name, []).extend(end for end in run.ends_us if end > times[name].after_us)
         for name, query in times.items():
             if query.fresh and self.workload.plans[name].main in limited:
-                # What closes in this epoch is the plan's to execute, now or later; what closed before it, ours.
+                # Its first window closed before it came: no plan has it. What has closed since then is the plan's.
                 closed = limited[self.workload.plans[name].main].from_us
-                newest = due_windows(self.workload.plans[name].aggregate.window, query.after_us, None, closed)
-                if newest is not None:
-                    ends.setdefault(name, []).append(newest.last_us)
+                first = due_windows(self.workload.plans[name].aggregate.window, query.after_us, None, closed)
+                if first is not None:
+                    ends.setdefault(name, []).append(first.first_us)
         self.due |= {name: Due(tuple(sorted(set(found)))) for name, found in ends.items() if found}
         self.left = {
             name: left.late_panes * next(g.pane_us for g in priced if g.name == left.group)

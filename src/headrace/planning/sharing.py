@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from headrace.model import Kind, Stream
+from headrace.planning.coverage import Coverage, covers
 from headrace.planning.filters import disjoint_union
 from headrace.planning.synopsis import AnswerPlan, Measure, Synopsis
 
@@ -81,10 +82,15 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A synopsis kept before, and how many rows it took per epoch, if that was measured."""
+    """A synopsis kept before, and what it covers."""
 
     synopsis: Synopsis
-    rows: float | None = None
+    coverage: Coverage
+
+    @property
+    def rows(self) -> float | None:
+        """How many rows it took per epoch, if that was measured."""
+        return self.coverage.rows
 
 
 def share(
@@ -103,10 +109,10 @@ def share(
     # Finer and narrower synopses first: they can only be kept, and others are made of them.
     for id_ in sorted(demanded, key=lambda i: (-len(demanded[i].keys), _width(demanded[i]), i)):
         before = supplies.get(id_)
-        if before is not None and all(s.synopsis in known for s in before.sources):
-            chosen[id_] = before
-            continue
         kept_now = {s.synopsis for supply in chosen.values() for s in supply.sources}
+        if before is not None and all(s.synopsis in known for s in before.sources):
+            chosen[id_] = _rolled_up(demanded[id_], offers, known, kept_now) or before
+            continue
         chosen[id_] = _supply(demanded[id_], offers, known, kept_now | known.keys(), texts)
     return _assembled(plans, chosen, offers)
 
@@ -126,16 +132,7 @@ def _supply(
         if keys is not None and len(other.keys) == len(wanted.keys) and _where(other) == _where(wanted):
             return Supply((Source(i, keys),), "the same keys in another order")
     if id_ in known:
-        rows = known[id_].rows
-        for i, other in others.items():
-            keys = _positions(wanted, other)
-            theirs = known[i].rows if i in known else None
-            if keys is None or rows is None or theirs is None or _where(other) != _where(wanted):
-                continue
-            if theirs <= ROLL_UP_BELOW * rows:
-                why = f"rolled up from finer keys, which have {theirs:.0f} rows per epoch where it has {rows:.0f}"
-                return Supply((Source(i, keys),), why, whole=True)
-        return own
+        return _rolled_up(wanted, offers, known, others) or own
     if len(wanted.feeds) == 1 and wanted.feeds[0].where is not None:
         alike = [
             (other.feeds[0].where or "", (i, keys))
@@ -156,6 +153,22 @@ def _supply(
         _, i, keys = min(finer)
         return Supply((Source(i, keys),), "rolled up from finer keys that are there already", whole=True)
     return own
+
+
+def _rolled_up(
+    wanted: Synopsis, offers: Mapping[str, Synopsis], known: Mapping[str, Known], kept: Iterable[str]
+) -> Supply | None:
+    """A synopsis that was kept so far, rolled up from a finer one that has hardly more rows."""
+    rows = known[wanted.id].rows if wanted.id in known else None
+    for i in sorted(set(kept) - {wanted.id}):
+        keys = _positions(wanted, offers[i])
+        theirs = known[i].rows if i in known else None
+        if keys is None or not rows or theirs is None or _where(offers[i]) != _where(wanted):
+            continue
+        if theirs <= ROLL_UP_BELOW * rows and covers(known[i].coverage, known[wanted.id].coverage):
+            why = f"rolled up from finer keys, which have {theirs:.0f} rows per epoch where it had {rows:.0f}"
+            return Supply((Source(i, keys),), why, whole=True)
+    return None
 
 
 def _width(synopsis: Synopsis) -> int:
