@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from headrace.engine.chunks import read_part
 from headrace.engine.panes import Layout, concat, layout_of
@@ -25,6 +24,9 @@ __all__ = ["AnswerSpec", "DemandSpec", "Meter", "Panes", "PlannedAggregate", "an
 _UTC_US = pl.Datetime("us", "UTC")
 # Groups of all windows held at once in a task; beyond it windows are answered in several goes.
 MOST_GROUPS = 2_000_000
+# The same where only the first groups of a window leave it: begins and ends of windows are held, nothing else.
+MOST_CUT_GROUPS = 16_000_000
+_QUANTILES = ("percentile", "percentile_disc", "approx_percentile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,8 @@ def answers(
     views = _Views(specs, panes, bin_, meter or Meter())
     main = views.of(specs[0][0].main)
     batch: list[tuple[int, Sequence[int]]] = []
-    room = most = max(1, MOST_GROUPS // (main.size if main is not None else 1))
+    limit = MOST_CUT_GROUPS if all(spec.cut is not None for spec, _ in specs) else MOST_GROUPS
+    room = most = max(1, limit // (main.size if main is not None else 1))
     for number, (spec, due) in enumerate(specs):
         ends = _ends(spec, main, due)
         while len(ends):
@@ -329,6 +332,8 @@ class _Details:
         view = self._views.of(demand)
         if view is None:
             return None
+        if alike.function in _QUANTILES:
+            return _quantiles(view, bounds, at, alike)
         rows, _ = view.windows(bounds)
         # Which of all windows of the batch each of these is.
         rows = rows.with_columns(w=pl.Series(at, dtype=pl.Int64).gather(rows["w"]))
@@ -385,8 +390,6 @@ def _finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, groups: lis
     keys = table.select(groups)[starts]
     each = table.group_by("_s", maintain_order=True)
     match aggregate.function:
-        case "percentile" | "percentile_disc" | "approx_percentile":
-            values = _quantile(table, aggregate, starts)
         case "approx_count_distinct":
             values = _hll_estimate(each, aggregate)
         case "approx_top_k":
@@ -420,27 +423,48 @@ def _exact(column: pl.Expr, table: pl.DataFrame) -> pl.Expr:
     return column.cast(pl.Float64) if dtype.is_float() else column
 
 
-def _quantile(table: pl.DataFrame, aggregate: PlannedAggregate, starts: NDArray[np.int64]) -> pl.Series:
-    """Quantiles of counted values: by linear interpolation (percentile) or the value at the rank (the others).
+def _quantiles(
+    view: View, bounds: Sequence[tuple[int, int]], at: Sequence[int], aggregate: PlannedAggregate
+) -> pl.DataFrame:
+    """Quantiles of counted values per window and key: by linear interpolation (percentile) or the value at the rank.
 
-    Groups begin at `starts`; their values are in order, each so many times as its count says.
+    The values of a key are in order, each so many times as its count in the window says.
     """
     fraction = aggregate.parameters[0]
-    upto = np.cumsum(table[ROWS].to_numpy())
-    before = np.concatenate([[0], upto])[starts]
-    n = np.diff(np.append(before, upto[-1:]))
-    if aggregate.function == "percentile":
-        place = fraction * (n - 1)
-        low, high = np.floor(place), np.ceil(place)
-    else:
-        low = high = place = np.maximum(np.ceil(fraction * n), 1.0) - 1
+    starts, keys = view.keys
+    absent = view.details.is_null().to_numpy()
+    windows, picks, lows, highs, weights = [], [], [], [], []
+    for number, counts in zip(at, view.counts(bounds, ROWS), strict=True):
+        counts[absent] = 0
+        upto = np.cumsum(counts)
+        before = np.concatenate([[0], upto])[starts]
+        n = np.diff(np.append(before, upto[-1:]))
+        (pick,) = np.nonzero(n)
+        n, before = n[pick], before[pick]
+        if aggregate.function == "percentile":
+            place = fraction * (n - 1)
+            low, high = np.floor(place), np.ceil(place)
+        else:
+            low = high = place = np.maximum(np.ceil(fraction * n), 1.0) - 1
+        windows.append(np.full(len(pick), number))
+        picks.append(pick)
+        lows.append(np.searchsorted(upto, before + low, side="right"))
+        highs.append(np.searchsorted(upto, before + high, side="right"))
+        weights.append(place - low)
     found = pl.DataFrame(
         {
-            "_low": table["d"].gather(np.searchsorted(upto, before + low, side="right")).cast(pl.Float64),
-            "_high": table["d"].gather(np.searchsorted(upto, before + high, side="right")).cast(pl.Float64),
-            "_weight": place - low,
+            "_low": view.details.gather(np.concatenate(lows)).cast(pl.Float64),
+            "_high": view.details.gather(np.concatenate(highs)).cast(pl.Float64),
+            "_weight": np.concatenate(weights),
         }
     )
+    groups = keys[np.concatenate(picks)] if keys.width else keys
+    value = found.select(_quantile(aggregate).alias(aggregate.name)).to_series()
+    return pl.DataFrame([pl.Series("w", np.concatenate(windows), pl.Int64), *groups.get_columns(), value])
+
+
+def _quantile(aggregate: PlannedAggregate) -> pl.Expr:
+    """The quantile from its neighbours `_low` and `_high`."""
     value = pl.col("_low")
     if aggregate.function == "percentile":
         # Equal neighbours need no interpolation, and infinities do not survive one.
@@ -456,7 +480,7 @@ def _quantile(table: pl.DataFrame, aggregate: PlannedAggregate, starts: NDArray[
             value = value.round(0)
         elif aggregate.type.startswith("DECIMAL"):
             value = value.cast(pl.Decimal(38, int(aggregate.type.rstrip(")").partition(",")[2])))
-    return found.select(value.alias("_value")).to_series()
+    return value
 
 
 def _bucket_value(error: float) -> pl.Expr:

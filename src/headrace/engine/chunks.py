@@ -45,7 +45,7 @@ _TAIL = struct.Struct("<II8s")
 # Small parts are mostly metadata; compressing them costs more than it saves.
 _COMPRESS_ABOVE_BYTES = 1 << 16
 # Decoded parts kept per Python worker; what does not fit is read again.
-_CACHE_BYTES = 256 << 20
+_CACHE_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)

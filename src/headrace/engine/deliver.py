@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -92,6 +92,7 @@ class CombineTask:
     panes: Panes
     works: tuple[Work, ...]
     groups: tuple[tuple[str, tuple[int, ...]], ...]
+    weights: tuple[float, ...] = ()  # what each group took before, if that is known
     shares: tuple[tuple[tuple[int, int], ...], ...] = ()
 
     @property
@@ -102,6 +103,17 @@ class CombineTask:
             for group, (_, members) in enumerate(self.groups)
             for bin_ in bins_of(self.works[members[0]].spec, self.panes.bins)
         ]
+
+    def shared_by(self, tasks: int) -> CombineTask:
+        """The same with its units given to so many tasks, the heaviest first, each to the task with the least so far."""
+        weights = self.weights or (1.0,) * len(self.groups)
+        shares: list[list[tuple[int, int]]] = [[] for _ in range(tasks)]
+        loads = [0.0] * tasks
+        for unit in sorted(self.units, key=lambda unit: -weights[unit[0]]):
+            least = loads.index(min(loads))
+            shares[least].append(unit)
+            loads[least] += weights[unit[0]]
+        return replace(self, shares=tuple(map(tuple, shares)))
 
     def __call__(self, tasks: Iterable[int]) -> Iterator[Combined]:
         for item in self.frames(tasks):

@@ -95,6 +95,7 @@ class Epochs:
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
         self._specs: dict[str, AnswerSpec] = {}
         self._described: Workload | None = None
+        self._took: dict[str, float] = {}
         self._since_us: int | None = None
         self._behind = False
         self._busy, self._stopping, self._replaced = threading.Lock(), False, False
@@ -375,9 +376,11 @@ class Epochs:
         groups: dict[tuple[str, bool], list[int]] = {}
         for number, (name, work) in enumerate(works.items()):
             groups.setdefault((self._workload.plans[name].main, work.spec.main.whole), []).append(number)
-        combine = CombineTask(panes, items, tuple((main, tuple(numbers)) for (main, _), numbers in groups.items()))
+        members = tuple((main, tuple(numbers)) for (main, _), numbers in groups.items())
+        combine = CombineTask(panes, items, members, tuple(self._took.get(main, 0.01) for main, _ in members))
         delivered = blamed(lambda: self._io.deliver(combine))
         progress.spent = [item for item in delivered if isinstance(item, Spent)]
+        self._took |= {item.group: item.seconds for item in progress.spent}
         files: dict[str, list[str]] = {name: [] for name in names}
         for delivery in (item for item in delivered if isinstance(item, Delivery)):
             name = names[delivery.work]

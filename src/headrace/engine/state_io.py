@@ -9,7 +9,6 @@ Both leave the same files behind, so a checkpoint can be continued with the othe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.absorb import Absorbed, AbsorbTask
@@ -73,9 +72,9 @@ class ArrowIo:
         return run_on_batches(rows, schema, task)
 
     def deliver(self, combine: CombineTask) -> list[Delivery | Spent]:
-        context, works, units = self._spark.sparkContext, combine.works, combine.units
-        tasks = min(len(units), context.defaultParallelism)
-        combine = replace(combine, shares=tuple(tuple(units[i::tasks]) for i in range(tasks)))
+        context, works = self._spark.sparkContext, combine.works
+        tasks = min(len(combine.units), context.defaultParallelism)
+        combine = combine.shared_by(tasks)
         if self._checkpoint.bins == 1:
             return self._jobs.run(DeliverTask(works, combine), tasks)
         by_query = context.parallelize(range(tasks), tasks).mapPartitions(combine).partitionBy(min(tasks, len(works)))

@@ -12,7 +12,7 @@ maxima, sums of floats, moments) by a tree of blocks of 2, 4, 8, ... rows of whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ Part = tuple[NDArray[Any], ...]
 Evaluator = Callable[[Integers, Integers], list[pl.Series]]
 # Beyond this a running sum of decimals could lose digits that its differences need.
 _DECIMAL_LIMIT = 10**37
+# Windows whose begins and ends are looked up together: enough to share the way there, few enough to hold.
+COUNTED_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,28 @@ class View:
         for name, _, _ in self._layout.measures:
             columns += self._measure(name, low, high)
         return pl.DataFrame(columns), starts
+
+    @property
+    def keys(self) -> tuple[Integers, pl.DataFrame]:
+        """With details: where the groups of each key begin among all groups, and the keys."""
+        assert self._keys is not None
+        (starts,) = np.nonzero(np.concatenate([[True], self._keys[1:] != self._keys[:-1]]))
+        names = self._layout.groups[: self._layout.keys]
+        return starts, self._groups.select(names)[starts] if names else pl.DataFrame({"_one": [0]}).select()
+
+    @property
+    def details(self) -> pl.Series:
+        """The detail of each group."""
+        return self._groups["d"]
+
+    def counts(self, bounds: Sequence[tuple[int, int]], measure: str) -> Iterator[Integers]:
+        """For each window the sum of a count in every group, also in those it has no row of."""
+        sums = _prefix(self._rows[measure].fill_null(0).to_numpy())
+        for first in range(0, len(bounds), COUNTED_AT_ONCE):
+            some = bounds[first : first + COUNTED_AT_ONCE]
+            before = self._rows_before([time for bound in some for time in bound])
+            for begin, end in some:
+                yield sums[before[end]] - sums[before[begin]]
 
     def _rows_before(self, times: Iterable[int]) -> dict[int, Integers]:
         """For each time, per group, the position of its first row whose pane begins then or later."""
