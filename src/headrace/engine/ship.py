@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import socket
 import sys
@@ -42,7 +43,13 @@ def prepare_executors(context: SparkContext) -> None:
     weakref.finalize(context, shutil.rmtree, folder, ignore_errors=True)
     context.addPyFile(str(pack(Path(folder))))
     tasks = max(2, context.defaultParallelism)
-    lacking = sorted(set(context.parallelize(range(tasks), tasks).mapPartitions(_lacking).collect()))
+    try:
+        lacking = sorted(set(context.parallelize(range(tasks), tasks).mapPartitions(_lacking).collect()))
+    except Exception as failure:
+        raise EnvironmentProblem(
+            f"executors cannot run Python tasks: {_telling(str(failure))}; "
+            "spark.pyspark.python names their Python, which must be of the driver's version"
+        ) from failure
     if lacking:
         raise EnvironmentProblem(
             f"{'; '.join(lacking)}: install it for the Python of the executors, which spark.pyspark.python names, "
@@ -60,6 +67,17 @@ def pack(folder: Path) -> Path:
             name = path.relative_to(root.parent).as_posix()
             packed.writestr(name, "" if name in _BARE else path.read_bytes())
     return archive
+
+
+def _telling(text: str) -> str:
+    """The line of a failure that says what happened: that of a Python error, else of a Java one.
+
+    >>> _telling("An exception was thrown:\\n  File x, line 3\\nModuleNotFoundError: No module named a\\n at b.C(D)")
+    'ModuleNotFoundError: No module named a'
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"[\w.]*Error\b", line)]
+    return [*python[:1], *(line for line in lines if "Exception: " in line), *lines, "no reason was given"][0]
 
 
 def _lacking(numbers: Iterable[int]) -> Iterator[str]:
