@@ -60,7 +60,9 @@ def test_answers_equal_duckdb_across_a_restart_and_merges(
     seen = scenario.play(spark, tmp_path / "in", root, bins, seed)
     assert max(seen.jobs) <= 5, "tasks finish what they can here too"
     storage = open_storage(f"{root}/state", spark)
-    assert storage.names("state") == [], "no probe, no staging, no chunk is left"
+    assert seen.manifest is not None
+    named = sorted(chunk.name for chunk in seen.manifest.chunks)
+    assert storage.names("state") == named, "no probe and no staging is left, and no chunk that no manifest names"
     assert [name for name in open_storage(f"{root}/keyed", spark).names("") if not name.startswith("epoch-")] in (
         [],
         ["_staging"],

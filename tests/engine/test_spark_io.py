@@ -22,9 +22,11 @@ from world import assert_same, make_epochs, results, write_epochs
 
 import headrace as hr
 from headrace.engine import Hooks
+from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.choose_io import SETTING, choose_io
 from headrace.engine.spark_io import SparkIo
 from headrace.engine.state_io import ArrowIo
+from headrace.engine.storage import LocalStorage
 
 SUPPORT = Path(__file__).parent.parent / "support"
 
@@ -47,7 +49,9 @@ def by_spark(spark: Any) -> Iterator[Any]:
 @pytest.mark.parametrize(("bins", "seed"), [(1, 21), (3, 22)], ids=["one bin", "three bins"])
 def test_answers_equal_duckdb_across_a_restart_and_merges(by_spark: Any, tmp_path: Path, bins: int, seed: int) -> None:
     seen = scenario.play(by_spark, tmp_path / "in", str(tmp_path / "out"), bins, seed)
-    assert not list((tmp_path / "out" / "state" / "state").iterdir()), "nothing is left once every window is answered"
+    assert seen.manifest is not None
+    left = {path.name for path in (tmp_path / "out" / "state" / "state").iterdir()}
+    assert left == {chunk.name for chunk in seen.manifest.chunks}, "nothing is there that no manifest names"
     # To absorb, to keep rejected rows, to answer what tasks finish, to finish by SQL; now and then to merge.
     assert max(seen.jobs) <= 5
 
@@ -144,7 +148,10 @@ def test_a_kill_between_writing_and_naming_leaves_garbage_only(spark: Any, tmp_p
         assert results(undisturbed / name)
         assert_same(results(home / name), results(undisturbed / name))
     assert (home / "ledger.json").read_text() == (undisturbed / "ledger.json").read_text()
-    assert not list((home / "state" / "state").iterdir())
+    manifest = Checkpoint(LocalStorage(str(home / "state"))).latest()
+    assert manifest is not None
+    named = {chunk.name for chunk in manifest.chunks}
+    assert {path.name for path in (home / "state" / "state").iterdir()} == named
 
 
 class _At:
@@ -164,8 +171,6 @@ class _At:
     ],
 )
 def test_the_choice(spark: Any, tmp_path: Path, setting: str, root: str, chosen: type) -> None:
-    from headrace.engine.storage import LocalStorage
-
     storage = LocalStorage(str(tmp_path))
     storage.root = root.format(tmp_path)
     if setting == "auto" and chosen is SparkIo:
