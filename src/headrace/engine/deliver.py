@@ -105,7 +105,7 @@ class CombineTask:
         ]
 
     def shared_by(self, tasks: int) -> CombineTask:
-        """The same with its units given to so many tasks, the heaviest first, each to the task with the least so far."""
+        """The same with its units given to tasks, the heaviest first, each to the task with the least so far."""
         weights = self.weights or (1.0,) * len(self.groups)
         shares: list[list[tuple[int, int]]] = [[] for _ in range(tasks)]
         loads = [0.0] * tasks

@@ -106,11 +106,6 @@ class Epochs:
         return self._manifest, self._workload
 
     @property
-    def workload(self) -> Workload:
-        """The queries that run and what they share."""
-        return self._workload
-
-    @property
     def manifest(self) -> Manifest:
         """What the last committed epoch left."""
         return self._manifest

@@ -82,7 +82,7 @@ class Run:
         """What `headrace status` shows of this run, as plain values."""
         parts = self._parts
         return {
-            **describe(parts.checkpoint.storage.root, parts.epochs.manifest, parts.epochs.workload),
+            **describe(parts.checkpoint.storage.root, *parts.epochs.state),
             "active": self.is_active,
         }
 
