@@ -82,7 +82,8 @@ def test_a_query_says_how_it_is_answered(value: dict[str, Any], query: str, wind
 
 
 def test_queries_of_a_group_are_answered_together(value: dict[str, Any]):
-    assert value["groups"] == [
+    kept = ("queries", "by", "where", "computed_once", "why")
+    assert [{key: group[key] for key in kept} for group in value["groups"]] == [
         {
             "queries": ["top", "mean", "same", "twin"],
             "by": ["packets.src"],
@@ -92,6 +93,15 @@ def test_queries_of_a_group_are_answered_together(value: dict[str, Any]):
         },
         {"queries": ["median"], "by": [], "where": None, "computed_once": [], "why": "kept for itself"},
     ]
+
+
+def test_a_group_says_how_often_its_queries_run(value: dict[str, Any]):
+    group = value["groups"][0]
+    assert value["schedule"] == "hybrid-late-pending"
+    assert group["periods"].keys() == set(group["queries"])
+    assert group["periods"]["same"] == "2 min", "aligned windows keep their slide"
+    assert "sub-groups at" in group["schedule"]
+    assert set(group["sooner"]) <= {"top", "mean", "twin"}
 
 
 def test_a_query_answered_from_what_others_keep_says_so(bind: Callable[..., Query], streams: dict[str, Stream]):

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 from headrace.errors import SpecError
-from headrace.model import Join, Operator, Pipeline, Query, RowsAggregate, Scan, Union, WindowAggregate, streams_of
+from headrace.model import (
+    GroupSchedule,
+    Join,
+    Operator,
+    Pipeline,
+    Query,
+    RowsAggregate,
+    Scan,
+    Union,
+    WindowAggregate,
+    streams_of,
+)
+from headrace.planning.scheduling import Schedule, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Workload, share
 from headrace.planning.synopsis import AnswerPlan, plan_answer
 from headrace.units import format_duration
@@ -23,6 +36,9 @@ def explain(pipeline: Pipeline) -> dict[str, Any]:
         except SpecError as problem:
             refused[query.name] = problem.problems[0].message
     workload = share(plans, pipeline.streams)
+    empty = Schedule()
+    decision = empty.decide(pipeline.engine.schedule, groups_of(workload, plans, empty), None, None)
+    chosen = {group.group: group for group in decision.groups}
     queries = {
         query.name: _answered(workload, query.name)
         if query.name in plans
@@ -46,7 +62,8 @@ def explain(pipeline: Pipeline) -> dict[str, Any]:
             for s in pipeline.streams
         },
         "synopses": synopses,
-        "groups": [_group(workload, names) for names in workload.groups.values()],
+        "schedule": pipeline.engine.schedule,
+        "groups": [_group(workload, main, chosen[main]) for main in workload.groups],
         "queries": queries,
         "jobs_per_epoch": JOBS,
     }
@@ -99,9 +116,15 @@ def _answered(workload: Workload, name: str) -> dict[str, Any]:
     }
 
 
-def _group(workload: Workload, names: tuple[str, ...]) -> dict[str, Any]:
+def _group(workload: Workload, main: str, schedule: GroupSchedule) -> dict[str, Any]:
     """Queries with the same groups of rows: answered together, from one scan."""
+    names = workload.groups[main]
     plans = [workload.plans[name] for name in names]
+    pane_us = gcd(*(plan.aggregate.window.pane_us for plan in plans))
+    runs = {
+        name: schedule.periods[subgroup_of(plan.aggregate.window)] * pane_us
+        for name, plan in zip(names, plans, strict=True)
+    }
     same: dict[Any, list[str]] = {}
     for name, plan in zip(names, plans, strict=True):
         same.setdefault((plan.query.root, plan.query.finish), []).append(name)
@@ -110,7 +133,12 @@ def _group(workload: Workload, names: tuple[str, ...]) -> dict[str, Any]:
         "by": list(plans[0].demands[0].synopsis.feeds[0].keys),
         "where": plans[0].demands[0].synopsis.feeds[0].where,
         "computed_once": [members for members in same.values() if len(members) > 1],
-        "why": workload.supplies[plans[0].main].why,
+        "why": workload.supplies[main].why,
+        "periods": {name: format_duration(period) for name, period in runs.items()},
+        "schedule": schedule.reason,
+        "sooner": [
+            name for name, plan in zip(names, plans, strict=True) if runs[name] < plan.aggregate.window.slide_us
+        ],
     }
 
 
@@ -147,11 +175,14 @@ def explain_text(pipeline: Pipeline) -> str:
             f"  {id_}: panes of {synopsis['pane']} of {', '.join(synopsis['streams'])}{where} by {keys}{detail}"
         )
         lines.append(f"      keeps {', '.join(synopsis['measures'])}; serves {', '.join(synopsis['serves'])}")
-    lines += ["", "groups (queries answered together, from one scan of their panes)"]
+    lines += ["", f"groups (queries answered together, from one scan of their panes; schedule {value['schedule']})"]
     for group in value["groups"]:
         where = f" where {group['where']}" if group["where"] else ""
         lines.append(f"  by {', '.join(group['by']) or 'no key'}{where}: {', '.join(group['queries'])}")
         lines.append(f"      {group['why']}")
+        lines.append(f"      {group['schedule']}, before costs are measured")
+        for name in group["sooner"]:
+            lines.append(f"      {name} is answered every {group['periods'][name]}, sooner than asked: that is cheaper")
         for same in group["computed_once"]:
             lines.append(f"      {', '.join(same)} ask for the same and are computed once")
     lines += ["", "queries"]
