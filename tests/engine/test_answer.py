@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -16,6 +17,7 @@ from held import hold
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.engine import answer
 from headrace.engine.answer import AnswerSpec, DemandSpec, Meter, Panes, PlannedAggregate, answers
 from headrace.engine.panes import Layout, partial
 from headrace.planning import ROWS
@@ -502,3 +504,16 @@ def test_only_the_panes_that_windows_need_are_read():
     ((_, other),) = answers([(spec, Due((15,)))], panes, 1)
     assert isinstance(other, pl.DataFrame)
     assert other["v"].to_list() == [0], "another bin has nothing"
+
+
+def test_when_all_fail_together_only_those_that_fail_alone_have_failed(monkeypatch: pytest.MonkeyPatch):
+    def answered(specs: object, batch: list[tuple[int, list[int]]], views: object) -> Iterator[tuple[int, object]]:
+        if any(number == 1 for number, _ in batch):
+            raise ValueError("bad")
+        yield from batch
+
+    monkeypatch.setattr(answer, "_answered", answered)
+    batch = [(0, [10]), (1, [20]), (2, [30])]
+    found = dict(answer._isolated([], batch, None))  # type: ignore[arg-type]
+    assert (found[0], found[2]) == ([10], [30])
+    assert str(found[1]) == "bad"

@@ -14,6 +14,7 @@ import polars as pl
 from headrace.engine.chunks import read_part
 from headrace.engine.panes import Layout, concat, layout_of
 from headrace.engine.windows import Cut, View
+from headrace.errors import CorruptStateError
 from headrace.model import HoppingWindow
 from headrace.planning import ROWS, AnswerPlan, Demand, Workload
 from headrace.planning.synopsis import BUCKET_OFFSET
@@ -176,10 +177,10 @@ def answers(
             batch.append((number, now))
             room -= len(now)
             if room <= 0:
-                yield from _answered(specs, batch, views)
+                yield from _isolated(specs, batch, views)
                 batch, room = [], most
     if batch:
-        yield from _answered(specs, batch, views)
+        yield from _isolated(specs, batch, views)
 
 
 class _Views:
@@ -228,6 +229,22 @@ def _ends(spec: AnswerSpec, main: View | None, due: Due) -> Sequence[int]:
     counts = np.maximum(last - first + 1, 0)
     chosen = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
     return [ends[i] for i in chosen.tolist()]
+
+
+def _isolated(
+    specs: Sequence[tuple[AnswerSpec, Due]], batch: Sequence[tuple[int, Sequence[int]]], views: _Views
+) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
+    """One go; should it fail as a whole, each query by itself, so that only those that fail alone do."""
+    try:
+        yield from list(_answered(specs, batch, views))
+    except (CorruptStateError, OSError):
+        raise
+    except Exception as failure:  # a query's own: told, not raised
+        if len(batch) == 1:
+            yield batch[0][0], failure
+            return
+        for item in batch:
+            yield from _isolated(specs, [item], views)
 
 
 def _answered(

@@ -59,7 +59,7 @@ def ask_checkpoint(root: str, sql: str, master: str | None = None, conf: Mapping
     checkpoint = Checkpoint(open_storage(root, spark))
     _latest(checkpoint)
     prepare_executors(spark.sparkContext)
-    io = choose_io(spark, checkpoint)
+    io = choose_io(spark, checkpoint, reads_only=True)
     for attempt in range(ATTEMPTS):
         try:
             manifest, description = _latest(checkpoint)

@@ -22,14 +22,19 @@ SETTING = "spark.headrace.state.io"
 _CHOICES = ("auto", "arrow", "spark")
 
 
-def choose_io(spark: SparkSession, checkpoint: Checkpoint) -> StateIo:
-    """What the setting says; `auto`: Arrow where all executors reach the checkpoint with it, else Spark."""
+def choose_io(spark: SparkSession, checkpoint: Checkpoint, *, reads_only: bool = False) -> StateIo:
+    """What the setting says; `auto`: Arrow where all executors reach the checkpoint with it, else Spark.
+
+    Whether they do is tried by writing; who only reads leaves remote checkpoints to Spark.
+    """
     choice = str(spark.conf.get(SETTING, "auto"))
     if choice not in _CHOICES:
         raise SpecError(f"{SETTING} is '{choice}'; it can be {', '.join(_CHOICES)}")
     context, storage = spark.sparkContext, checkpoint.storage
-    if choice == "spark":
+    if choice == "spark" or (reads_only and choice == "auto" and is_remote(storage.root)):
         return SparkIo(spark, checkpoint)
+    if reads_only:
+        return ArrowIo(spark, checkpoint)
     if choice == "auto" and (is_remote(storage.root) or not is_local(context)):
         fault = tasks_reach(storage, "state", Jobs(context), context.defaultParallelism)
         if fault is not None and not is_remote(storage.root):
