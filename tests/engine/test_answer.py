@@ -17,7 +17,7 @@ from held import hold
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.engine import answer
+from headrace.engine import answer as answering
 from headrace.engine.answer import AnswerSpec, DemandSpec, Meter, Panes, PlannedAggregate, answers
 from headrace.engine.panes import Layout, partial
 from headrace.planning import ROWS
@@ -512,8 +512,8 @@ def test_when_all_fail_together_only_those_that_fail_alone_have_failed(monkeypat
             raise ValueError("bad")
         yield from batch
 
-    monkeypatch.setattr(answer, "_answered", answered)
+    monkeypatch.setattr(answering, "_answered", answered)
     batch = [(0, [10]), (1, [20]), (2, [30])]
-    found = dict(answer._isolated([], batch, None))  # type: ignore[arg-type]
+    found = dict(answering._isolated([], batch, None))  # type: ignore[arg-type]
     assert (found[0], found[2]) == ([10], [30])
     assert str(found[1]) == "bad"
