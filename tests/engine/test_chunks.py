@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from headrace.engine import chunks
+from headrace.engine import chunks, compact
 from headrace.engine.chunks import Chunk, open_filesystem, read_part, verify_chunk, write_chunk
 from headrace.engine.compact import CompactTask
 from headrace.engine.panes import Layout
@@ -240,7 +240,10 @@ def test_compaction_of_expired_panes_only_leaves_no_chunk(tmp_path: Path):
     assert list(CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": 100})([0])) == []
 
 
-def test_compaction_takes_panes_of_every_length_and_drops_measures_that_nobody_needs(tmp_path: Path):
+def test_compaction_takes_panes_of_every_length_and_drops_measures_that_nobody_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(compact, "MERGE_ABOVE", 0)
     form = Layout("s", 10, 0, False, (("n", "rows", "wide"), ("max_x", "max", "int")), None)
     #   panes of 20, then of 10      [0, 20) [20, 40) | [40, 50) [50, 60)
     old = pl.DataFrame({"p": [0, 20, 40], "n": [1, 2, 4], "sum_y": [5, 5, 5]})
@@ -256,10 +259,30 @@ def test_compaction_takes_panes_of_every_length_and_drops_measures_that_nobody_n
     assert "sum_y" not in found.columns
 
 
-def test_compaction_of_panes_from_before_a_measure_was_wanted(tmp_path: Path):
+def test_compaction_of_panes_from_before_a_measure_was_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compact, "MERGE_ABOVE", 0)
     form = Layout("s", 10, 0, False, (("n", "rows", "wide"), ("max_x", "max", "int")), None)
     chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0, 0], "n": [1, 2]}))])
     assert chunk is not None
     (made,) = CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": 0})([0])
     (found,) = read_part(str(tmp_path), made.name, "s", 0)
     assert found.select("p", "n").rows() == [(0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("panes", "rows"),
+    [
+        pytest.param([[0, 10], [20, 30], [30, 40]], 6, id="hardly a pane in common: side by side"),
+        pytest.param([[0, 10], [0, 10], [10, 20]], 3, id="panes in common: merged"),
+    ],
+)
+def test_compaction_merges_where_panes_are_in_several_chunks(tmp_path: Path, panes: list[list[int]], rows: int):
+    form = Layout("s", 10, 0, False, (("n", "rows", "wide"),), None)
+    names = []
+    for each in panes:
+        chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": each, "n": [1] * len(each)}))])
+        assert chunk is not None
+        names.append(chunk.name)
+    (made,) = CompactTask(str(tmp_path), 2, 1, tuple(names), (form,), {"s": 0})([0])
+    (found,) = read_part(str(tmp_path), made.name, "s", 0)
+    assert (found.height, found["n"].sum()) == (rows, 6)
