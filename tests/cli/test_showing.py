@@ -18,7 +18,7 @@ def query(state: str = "running", late_us: int = 0, **other: Any) -> dict[str, A
 
 
 def status(queries: dict[str, Any]) -> dict[str, Any]:
-    group = {"group": "a1b2", "fixed_s": 0.1, "per_pane_s": 0.01, "per_answer_s": 0.0, "periods": {"20000000": 2}}
+    group = {"group": "a1b2", "costs_s": [0.1, 0.01, 0.0], "periods_us": {"20000000": 20_000_000}}
     return {
         "checkpoint": "state",
         "epoch": 7,

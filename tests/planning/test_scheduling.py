@@ -1,4 +1,4 @@
-"""Which windows of a query that has just come are due."""
+"""At which periods queries run as others come and go, and which windows of a query that has just come are due."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from headrace.language import bind_query, parse_schema
 from headrace.model import Stream
-from headrace.planning import QueryTimes, Schedule, Scheduled, groups_of, plan_answer, share
-from headrace.policies import StreamClock
+from headrace.planning import QueryTimes, Schedule, Scheduled, Workload, groups_of, plan_answer, share
+from headrace.policies import Costs, StreamClock
 
 S = 1_000_000
 STREAM = Stream("r", parse_schema("ts TIMESTAMP, k STRING"), "ts")
@@ -43,6 +43,59 @@ def test_windows_that_were_put_off_before_the_first_answer_come_later(budget_s: 
     assert ends_s(first) == []
     second = planned(79, 115, 150, budget_s, Schedule(state=first.state))
     assert ends_s(second) == due
+
+
+def workload_of(*windows: str) -> Workload:
+    """Queries over the same rows with these windows, one group."""
+    sqls = {f"q{i}": f"SELECT COUNT(*) AS n FROM r {window}" for i, window in enumerate(windows)}
+    return share({name: plan_answer(bind_query(name, sql, {"r": STREAM})) for name, sql in sqls.items()}, (STREAM,))
+
+
+def test_a_query_that_leaves_does_not_stretch_the_periods_of_others() -> None:
+    """The first query makes panes 30 s long; without it they are 60 s, and the other still runs every 60 s."""
+    schedule = Schedule()
+    before = workload_of("[WINDOW 90 s SLIDE 60 s]", "[WINDOW 60 s SLIDE 60 s]")
+    first = schedule.decide("hybrid", groups_of(before, before.plans, schedule), None, None)
+    after = before.only(["q1"])
+    then = schedule.decide("hybrid", groups_of(after, after.plans, schedule), None, first)
+    for decision, workload in ((first, before), (then, after), (first, after)):
+        assert Scheduled(decision, workload, schedule).window_of("q1").slide_us == 60 * S
+
+
+@pytest.mark.parametrize("budget_s", [None, 10.0])
+def test_a_decision_from_before_a_query_came_lets_it_run_at_its_own_period(budget_s: float | None) -> None:
+    schedule = Schedule()
+    old, new = (
+        workload_of("[WINDOW 60 s SLIDE 60 s]"),
+        workload_of("[WINDOW 60 s SLIDE 60 s]", "[WINDOW 60 s SLIDE 20 s]"),
+    )
+    decision = schedule.decide("hybrid", groups_of(old, old.plans, schedule), None, None)
+    scheduled = Scheduled(replace(decision, budget_s=budget_s), new, schedule)
+    clocks = [{"r": StreamClock(0, at * S, at * S, 0)} for at in (60, 120)]
+    scheduled.plan({name: QueryTimes(60 * S, 120 * S) for name in new.plans}, *clocks, flush=False)
+    assert [end // S for end in scheduled.due["q0"].ends] == [120]
+    assert [end // S for end in scheduled.due["q1"].ends] == [80, 100, 120]
+
+
+@pytest.mark.parametrize(
+    ("factors", "anew"),
+    [
+        pytest.param([1.5, 1.5, 1.5], True, id="a little more each time, more than twice in all"),
+        pytest.param([1.5, 1 / 1.5, 1.5], False, id="up and down"),
+    ],
+)
+def test_periods_are_chosen_anew_when_costs_are_no_longer_those_they_were_chosen_by(
+    factors: list[float], anew: bool
+) -> None:
+    schedule, workload = Schedule(), workload_of("[WINDOW 10 min SLIDE 2 min]", "[WINDOW 30 min SLIDE 5 min]")
+    (group,) = groups_of(workload, workload.plans, schedule)
+    first = last = schedule.decide("hybrid", [group], None, None)
+    for factor in factors:
+        costs = group.costs
+        group = replace(group, costs=Costs(costs.fixed * factor, costs.per_pane * factor, costs.per_answer * factor))
+        last = schedule.decide("hybrid", [group], None, last)
+        assert last.groups[0].costs_s[0] == group.costs.fixed
+    assert (last.groups[0].chosen_by_s != first.groups[0].chosen_by_s) == anew
 
 
 def planned(after_s: int, from_s: int, to_s: int, budget_s: float | None, schedule: Schedule) -> Scheduled:

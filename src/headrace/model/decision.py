@@ -26,13 +26,15 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class GroupSchedule:
-    """How often the sub-groups of a group run, in panes, by what an execution is expected to cost in seconds."""
+    """How often the sub-groups of a group run, in event time, and what an execution is expected to cost.
+
+    `costs_s` are seconds per execution, per pane and per answer now, `chosen_by_s` those the periods were chosen by.
+    """
 
     group: str
-    fixed_s: float
-    per_pane_s: float
-    per_answer_s: float
-    periods: Mapping[str, int]
+    costs_s: tuple[float, float, float]
+    chosen_by_s: tuple[float, float, float]
+    periods_us: Mapping[str, int]
     reason: str
 
 
@@ -86,4 +88,8 @@ class EpochDecision:
 
 
 def _schedule(value: Mapping[str, Any]) -> ScheduleDecision:
-    return ScheduleDecision(**{**value, "groups": tuple(GroupSchedule(**group) for group in value["groups"])})
+    groups = tuple(
+        GroupSchedule(**{**g, "costs_s": tuple(g["costs_s"]), "chosen_by_s": tuple(g["chosen_by_s"])})
+        for g in value["groups"]
+    )
+    return ScheduleDecision(**{**value, "groups": groups})

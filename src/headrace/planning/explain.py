@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import gcd
 from typing import Any
 
 from headrace.errors import SpecError
@@ -120,10 +119,8 @@ def _group(workload: Workload, main: str, schedule: GroupSchedule) -> dict[str, 
     """Queries with the same groups of rows: answered together, from one scan."""
     names = workload.groups[main]
     plans = [workload.plans[name] for name in names]
-    pane_us = gcd(*(plan.aggregate.window.pane_us for plan in plans))
     runs = {
-        name: schedule.periods[subgroup_of(plan.aggregate.window)] * pane_us
-        for name, plan in zip(names, plans, strict=True)
+        name: schedule.periods_us[subgroup_of(plan.aggregate.window)] for name, plan in zip(names, plans, strict=True)
     }
     same: dict[Any, list[str]] = {}
     for name, plan in zip(names, plans, strict=True):

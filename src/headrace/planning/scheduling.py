@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import gcd
 from typing import Any
 
@@ -167,15 +168,27 @@ class Schedule:
 
 
 def _chosen(policy: SchedulePolicy, group: Group, before: GroupSchedule | None) -> GroupSchedule:
-    costs = group.costs
-    if before is not None and before.periods.keys() == {subgroup.name for subgroup in group.subgroups}:
-        pairs = [
-            (before.fixed_s, costs.fixed), (before.per_pane_s, costs.per_pane), (before.per_answer_s, costs.per_answer)
-        ]  # fmt: skip
+    """The periods chosen before, while they fit the group and costs are about what they were chosen by."""
+    now = (group.costs.fixed, group.costs.per_pane, group.costs.per_answer)
+    same = before is not None and before.periods_us.keys() == {subgroup.name for subgroup in group.subgroups}
+    if before is not None and same and _fitting(before, group) is not None:
+        pairs = list(zip(before.chosen_by_s, now, strict=True))
         if all(old <= COSTS_CHANGED * new and new <= COSTS_CHANGED * old for old, new in pairs):
-            return replace(before, fixed_s=costs.fixed, per_pane_s=costs.per_pane, per_answer_s=costs.per_answer)
-    choice = choose_periods(policy, group.subgroups, costs)
-    return GroupSchedule(group.name, costs.fixed, costs.per_pane, costs.per_answer, dict(choice.periods), choice.reason)
+            return replace(before, costs_s=now)
+    choice = choose_periods(policy, group.subgroups, group.costs)
+    periods_us = {name: period * group.pane_us for name, period in choice.periods.items()}
+    return GroupSchedule(group.name, now, now, periods_us, choice.reason)
+
+
+def _fitting(choice: GroupSchedule, group: Group) -> dict[str, int] | None:
+    """The chosen periods in panes of the group as it is now; None if queries came or went that change what fits."""
+    periods: dict[str, int] = {}
+    for subgroup in group.subgroups:
+        period_us = choice.periods_us.get(subgroup.name)
+        if period_us is None or period_us % group.pane_us or period_us > subgroup.period * group.pane_us:
+            return None
+        periods[subgroup.name] = period_us // group.pane_us
+    return periods
 
 
 def groups_of(workload: Workload, live: Iterable[str], schedule: Schedule) -> list[Group]:
@@ -250,10 +263,19 @@ class Scheduled:
         window = self.workload.plans[query].aggregate.window
         if not isinstance(window, SlidingWindow):
             return window
-        group = self.workload.plans[query].main
-        periods = next((g.periods for g in self.decision.groups if g.group == group), {})
-        period = periods.get(subgroup_of(window))
-        return window if period is None else replace(window, slide_us=period * _pane_us(self.workload, group))
+        group = next(group for group in self.groups if group.name == self.workload.plans[query].main)
+        return replace(window, slide_us=self._periods(group)[subgroup_of(window)] * group.pane_us)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The groups of all queries."""
+        return groups_of(self.workload, self.workload.plans, self.schedule)
+
+    def _periods(self, group: Group) -> dict[str, int]:
+        """In panes what was decided; each sub-group's own if that does not fit the queries there are now."""
+        own = {subgroup.name: subgroup.period for subgroup in group.subgroups}
+        decided = next((g for g in self.decision.groups if g.group == group.name), None)
+        return own if decided is None else _fitting(decided, group) or own
 
     def plan(
         self,
@@ -296,8 +318,7 @@ class Scheduled:
             due = due_windows(window, query.after_us, None, until)
             if due is not None:
                 self.due[name] = due
-        periods = {s.name: s.period for s in group.subgroups}
-        periods |= next((dict(g.periods) for g in self.decision.groups if g.group == group.name), {})
+        periods = self._periods(group)
         tasks = {s.name: enter(group, s, periods[s.name], now) for s in group.subgroups}
         self.state = replace(self.state, tasks={**self.state.tasks, group.name: tasks})
 
@@ -308,9 +329,9 @@ class Scheduled:
             self.state = replace(self.state, tasks={**kept, **self.state.tasks})
             return
         policy = SchedulePolicy(self.decision.policy)
-        chosen = {g.group: PeriodChoice(policy, g.periods, 0.0, 0.0, 0.0, g.reason) for g in self.decision.groups}
-        costs = {g.group: Costs(g.fixed_s, g.per_pane_s, g.per_answer_s) for g in self.decision.groups}
+        costs = {g.group: Costs(*g.costs_s) for g in self.decision.groups}
         priced = [replace(group, costs=costs[group.name]) for group in groups if group.name in limited]
+        chosen = {g.name: PeriodChoice(policy, self._periods(g), 0.0, 0.0, 0.0, "as decided") for g in priced}
         plan = plan_epoch(policy, priced, chosen, limited, self.schedule.state, self.decision.budget_s)
         ends: dict[str, list[int]] = {}
         for execution in plan.executions:
