@@ -191,7 +191,12 @@ def main() -> None:
     """Runs the command line; errors are one paragraph on stderr, 2 for a user's mistake, 1 for a failure."""
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
-    sys.exit(_run([a for a in arguments if a != "--debug"], debug))
+    code = _run([a for a in arguments if a != "--debug"], debug)
+    if "headrace.engine.session" in sys.modules:
+        from headrace.engine.session import end_session
+
+        end_session()
+    sys.exit(code)
 
 
 def _run(arguments: list[str], debug: bool) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["build_session", "tune"]
+__all__ = ["build_session", "end_session", "tune"]
 
 # What every epoch relies on: instants are UTC, errors are errors, SQL reaches declared streams only.
 _REQUIRED = {
@@ -65,6 +65,15 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     session = builder.getOrCreate()
     tune(session)
     return session
+
+
+def end_session() -> None:
+    """Ends this process's Spark, if it has one, so that its workers do not complain of a driver that is gone."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
 
 
 def tune(session: SparkSession) -> None:
