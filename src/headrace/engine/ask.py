@@ -23,7 +23,7 @@ from headrace.errors import CorruptStateError, Problem, SpecError
 from headrace.language import bind_query
 from headrace.model import HoppingWindow, Query, Stream, TimeWindow, WindowAggregate, streams_of
 from headrace.planning import Kept, Workload, plan_answer
-from headrace.policies import Due, due_windows, watermark_of
+from headrace.policies import Due, newest_end, watermark_of
 from headrace.units import format_duration
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ def plan_question(
                 texts = ", ".join(m.kind if m.arguments is None else f"{m.kind} of {m.arguments[0]}" for m in missing)
                 raise _refusal(f"the panes {_described(kept)} do not have {texts}", before.kept.values())
     panes = [before.kept[id_].pane_us for id_ in workload.sources_of(_NAME)]
-    due = _newest(plan.aggregate.window, lcm(*panes), watermark_of(manifest.clocks, streams_of(query.root)))
+    own = streams_of(query.root)
+    last = max((c.last_us for s in own if (c := manifest.clocks.get(s)) and c.last_us is not None), default=None)
+    due = _newest(plan.aggregate.window, lcm(*panes), watermark_of(manifest.clocks, own), last)
     since = complete_since(workload, _NAME, manifest.coverage)
     begin = due.last_us - window.size_us
     if since is not None and begin < since:
@@ -147,18 +149,17 @@ def plan_question(
     return Asked(workload, due)
 
 
-def _newest(window: TimeWindow, pane_us: int, now_us: int | None) -> Due:
-    """The newest closed window, on whole panes."""
-    if now_us is None:
+def _newest(window: TimeWindow, pane_us: int, now_us: int | None, last_row_us: int | None) -> Due:
+    """The newest closed window, on whole panes; a flush closes windows beyond the last row, which nobody asks for."""
+    if now_us is None or last_row_us is None:
         raise SpecError(Problem("no pane has closed yet: the streams have no watermark", hint="ask again later"))
     if isinstance(window, HoppingWindow):
         if window.pane_us % pane_us:
             raise _misaligned(window, pane_us)
-        due = due_windows(window, now_us - window.slide_us - 1, None, now_us)
-        assert due is not None
-        return Due(due.ends[-1:])
+        return Due((newest_end(window, min(now_us, last_row_us + window.slide_us)),))
     if window.size_us % pane_us:
         raise _misaligned(window, pane_us)
+    now_us = min(now_us, last_row_us + pane_us)
     return Due((now_us - now_us % pane_us,))
 
 
