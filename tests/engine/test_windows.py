@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.engine import windows
 from headrace.engine.panes import Layout
-from headrace.engine.windows import View
+from headrace.engine.windows import Cut, View
 from headrace.planning import ROWS
 
 INF, NAN = math.inf, math.nan
@@ -349,3 +350,55 @@ def test_an_unknown_measure_is_refused():
     view = View(pl.DataFrame({"p": [0], ROWS: [1], "m": [1]}), form)
     with pytest.raises(ValueError, match="unknown measure kind 'mode'"):
         view.windows([(0, 1)])
+
+
+# Only the first groups ------------------------------------------------------------------------------------------------
+
+ORDERED = [name for name, (_, _, dtype, _) in MEASURES.items() if dtype.is_numeric() or dtype.is_decimal()]
+
+
+@pytest.mark.parametrize("descending", [True, False], ids=["greatest", "least"])
+@pytest.mark.parametrize("measure", ORDERED)
+def test_groups_left_out_are_not_among_the_first(measure: str, descending: bool, monkeypatch: pytest.MonkeyPatch):
+    """Whatever a view of fewer groups has of a window, its first k are those of the whole view, ties included."""
+    monkeypatch.setattr(windows, "SAMPLED", 3)
+    monkeypatch.setattr(windows, "WORTH_SAMPLING", 1)
+    kind, storage, dtype, value = MEASURES[measure]
+    form = layout(("m", kind, storage), keys=1)
+    for seed in range(12):
+        rng = Rng(seed)
+        rows = drawn(rng, form, value, rng.choice([20, 80]))
+        for row in rows:
+            row["k0"] = str(int(20 * rng.random() ** 3))
+        view = View(frame_of(rows, form, dtype), form)
+        bounds = spans(rng, rows)
+        cuts = [Cut(rng.choice(["m", ROWS]), rng.choice([1, 2, 3]), descending, rng.random() < 0.1) for _ in bounds]
+        few = view.first(bounds, cuts)
+        assert few.size <= view.size
+        for window, cut, all_groups, kept in zip(
+            bounds, cuts, answered(view, form, bounds), answered(few, form, bounds), strict=True
+        ):
+            position = 0 if cut.measure == ROWS else 1
+            known = [rank(v[position]) for v in all_groups.values() if v[position] is not None]
+            last = sorted(known, reverse=descending)[: cut.k][-1:]
+            for group, values in all_groups.items():
+                found = values[position]
+                first = found is not None and (rank(found) >= last[0] if descending else rank(found) <= last[0])
+                if len(known) < cut.k or first or (found is None and cut.nulls_first):
+                    assert close(kept.get(group), values), (seed, window, cut, group)
+
+
+def test_a_few_of_very_many_groups_are_looked_at():
+    rng = Rng(5)
+    count = 4 * windows.WORTH_SAMPLING
+    frame = pl.DataFrame(
+        {
+            "p": [rng.randint(0, 9) for _ in range(count)],
+            "k0": [int(count * rng.random() ** 2) for _ in range(count)],
+            ROWS: [1] * count,
+        }
+    )
+    form = layout(keys=1)
+    view = View(frame, form)
+    cuts = [Cut(ROWS, 5, True, False), Cut(ROWS, 9, True, False)]
+    assert view.first([(0, 5), (2, 10)], cuts).size < view.size / 10

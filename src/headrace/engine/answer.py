@@ -25,8 +25,6 @@ __all__ = ["AnswerSpec", "DemandSpec", "Meter", "Panes", "PlannedAggregate", "an
 _UTC_US = pl.Datetime("us", "UTC")
 # Groups of all windows held at once in a task; beyond it windows are answered in several goes.
 MOST_GROUPS = 2_000_000
-# The same where only the first groups of a window leave it: begins and ends of windows are held, nothing else.
-MOST_CUT_GROUPS = 16_000_000
 _QUANTILES = ("percentile", "percentile_disc", "approx_percentile")
 
 
@@ -166,21 +164,45 @@ def answers(
     Frames have `window_start` and `window_end`; a query may have several, or none. One that fails gives its failure.
     """
     views = _Views(specs, panes, bin_, meter or Meter())
-    main = views.of(specs[0][0].main)
+    whole = views.of(specs[0][0].main)
+    ends = [_ends(spec, whole, due) for spec, due in specs]
+    cut = [number for number, (spec, _) in enumerate(specs) if spec.cut is not None]
+    rest = [number for number, (spec, _) in enumerate(specs) if spec.cut is None]
+    for main, numbers in ((whole and _first(whole, specs, cut, ends), cut), (whole, rest)):
+        for batch in _batches(numbers, ends, main):
+            yield from _isolated(specs, batch, main, views)
+
+
+def _first(
+    main: View, specs: Sequence[tuple[AnswerSpec, Due]], cut: Sequence[int], ends: Sequence[Sequence[int]]
+) -> View:
+    """The groups that any of the queries of which only the first are wanted can want."""
+    bounds, cuts = [], []
+    for number in cut:
+        spec = specs[number][0]
+        assert spec.cut is not None
+        bounds += [(end - spec.size_us, end) for end in ends[number]]
+        cuts += [spec.cut] * len(ends[number])
+    return main.first(bounds, cuts) if bounds else main
+
+
+def _batches(
+    numbers: Sequence[int], ends: Sequence[Sequence[int]], main: View | None
+) -> Iterator[list[tuple[int, Sequence[int]]]]:
+    """Queries and window ends in goes that fit in memory."""
     batch: list[tuple[int, Sequence[int]]] = []
-    limit = MOST_CUT_GROUPS if all(spec.cut is not None for spec, _ in specs) else MOST_GROUPS
-    room = most = max(1, limit // (main.size if main is not None else 1))
-    for number, (spec, due) in enumerate(specs):
-        ends = _ends(spec, main, due)
-        while len(ends):
-            now, ends = ends[:room], ends[room:]
+    room = most = max(1, MOST_GROUPS // (main.size if main is not None else 1))
+    for number in numbers:
+        left = ends[number]
+        while len(left):
+            now, left = left[:room], left[room:]
             batch.append((number, now))
             room -= len(now)
             if room <= 0:
-                yield from _isolated(specs, batch, views)
+                yield batch
                 batch, room = [], most
     if batch:
-        yield from _isolated(specs, batch, views)
+        yield batch
 
 
 class _Views:
@@ -232,11 +254,14 @@ def _ends(spec: AnswerSpec, main: View | None, due: Due) -> Sequence[int]:
 
 
 def _isolated(
-    specs: Sequence[tuple[AnswerSpec, Due]], batch: Sequence[tuple[int, Sequence[int]]], views: _Views
+    specs: Sequence[tuple[AnswerSpec, Due]],
+    batch: Sequence[tuple[int, Sequence[int]]],
+    main: View | None,
+    views: _Views,
 ) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
     """One go; should it fail as a whole, each query by itself, so that only those that fail alone do."""
     try:
-        yield from list(_answered(specs, batch, views))
+        yield from list(_answered(specs, batch, main, views))
     except (CorruptStateError, OSError):
         raise
     except Exception as failure:  # a query's own: told, not raised
@@ -244,15 +269,17 @@ def _isolated(
             yield batch[0][0], failure
             return
         for item in batch:
-            yield from _isolated(specs, [item], views)
+            yield from _isolated(specs, [item], main, views)
 
 
 def _answered(
-    specs: Sequence[tuple[AnswerSpec, Due]], batch: Sequence[tuple[int, Sequence[int]]], views: _Views
+    specs: Sequence[tuple[AnswerSpec, Due]],
+    batch: Sequence[tuple[int, Sequence[int]]],
+    main: View | None,
+    views: _Views,
 ) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
     """One go: the windows of some queries, from one evaluation of each measure over all of them."""
     bounds = [(end - specs[number][0].size_us, end) for number, ends in batch for end in ends]
-    main = views.of(specs[batch[0][0]][0].main)
     cuts = [specs[number][0].cut for number, ends in batch for _ in ends]
     groups, starts = main.windows(bounds, cuts) if main is not None else (None, np.zeros(len(bounds) + 1, np.int64))
     details = _Details(specs, batch, views)

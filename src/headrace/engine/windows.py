@@ -1,19 +1,21 @@
 """Many windows from one scan: panes of a bin, indexed so that any window costs its groups and not its panes.
 
-Rows are ordered by group and, within it, by time, so a window is one range of rows per group:
+What can be subtracted (counts, exact sums) is added up once, over time: for every time at which a window begins or
+ends, and every group, the sum of all panes before it. A window is the difference of two of these rows:
 
-    group      a  a  a  a  b  b  c  c  c          window [2, 4): a rows 1..3, b row 5, c rows 7..8
-    pane       1  2  3  4  1  3  0  2  3
-    row        0  1  2  3  4  5  6  7  8
+    group        a   b   c
+    before 2     7   1   4          window [2, 4): a 9 - 7, b 6 - 1, c 4 - 4 (no pane of c: not in the window)
+    before 4     9   6   4
 
-What can be subtracted (counts, exact sums) is answered by the difference of two running prefixes; what cannot (minima,
-maxima, sums of floats, moments) by a tree of blocks of 2, 4, 8, ... rows of which a range needs a few.
+What cannot (minima, maxima, sums of floats, moments, decimals that might not fit) is combined from rows ordered by
+group and time, of which a window is one range per group: a tree of blocks of 2, 4, 8, ... rows has them in a few steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,75 +23,22 @@ import polars as pl
 from numpy.typing import NDArray
 
 from headrace.engine.panes import Layout
+from headrace.engine.trees import Integers, Tree, merge_moments
 
 __all__ = ["Cut", "View"]
 
-Integers = NDArray[np.int64]
-Part = tuple[NDArray[Any], ...]
+Bounds = Sequence[tuple[int, int]]
 # The columns of a measure for ranges of rows `low <= row < high`.
 Evaluator = Callable[[Integers, Integers], list[pl.Series]]
 # Beyond this a running sum of decimals could lose digits that its differences need.
 _DECIMAL_LIMIT = 10**37
-# Windows whose begins and ends are looked up together: enough to share the way there, few enough to hold.
-COUNTED_AT_ONCE = 16
-
-
-@dataclass(frozen=True)
-class _Tree:
-    """Combined values of blocks of 1, 2, 4, ... neighbouring rows."""
-
-    levels: tuple[Part, ...]
-    combine: Callable[[Part, Part], Part]
-    identity: tuple[Any, ...]
-
-    @classmethod
-    def over(
-        cls, leaves: Part, combine: Callable[[Part, Part], Part], identity: tuple[Any, ...], longest: int
-    ) -> _Tree:
-        """A tree high enough for ranges of up to `longest` rows."""
-        levels = [leaves]
-        while (1 << len(levels)) <= longest:
-            below = levels[-1]
-            even = tuple(column[0 : len(column) // 2 * 2 : 2] for column in below)
-            odd = tuple(column[1::2] for column in below)
-            levels.append(combine(even, odd))
-        return cls(tuple(levels), combine, identity)
-
-    def ranges(self, low: Integers, high: Integers) -> Part:
-        """The combined values of the rows `low <= row < high`, for each pair."""
-        left, right = low.copy(), high.copy()
-        found = tuple(
-            np.full(len(low), value, column.dtype) for column, value in zip(self.levels[0], self.identity, strict=True)
-        )
-        for level in self.levels:
-            self._take(found, level, left, (left & 1 == 1) & (left < right), after=1)
-            self._take(found, level, right, (right & 1 == 1) & (left < right), after=-1)
-            left >>= 1
-            right >>= 1
-        return found
-
-    def _take(self, found: Part, level: Part, at: Integers, mask: NDArray[np.bool_], after: int) -> None:
-        """Adds one block to the ranges in the mask: the one at `at`, or the one before it when going down."""
-        (chosen,) = np.nonzero(mask)
-        if not len(chosen):
-            return
-        if after < 0:
-            at[chosen] -= 1
-        blocks = tuple(column[at[chosen]] for column in level)
-        if after > 0:
-            at[chosen] += 1
-        for column, value in zip(found, self.combine(tuple(column[chosen] for column in found), blocks), strict=True):
-            column[chosen] = value
-
-
-def _moments(a: Part, b: Part) -> Part:
-    """Count, mean and squared deviations of two sets together (Chan, Golub, LeVeque 1979)."""
-    n = a[0] + b[0]
-    share = b[0] / np.maximum(n, 1)
-    apart = b[1] - a[1]
-    mean = np.where(a[0] == 0, b[1], np.where(b[0] == 0, a[1], a[1] + apart * share))
-    square = np.where((a[0] == 0) | (b[0] == 0), 0.0, apart * apart * a[0] * share)
-    return n, mean, a[2] + b[2] + square
+# Running sums held at once when windows of a view are only counted.
+COUNTED_AT_ONCE = 16_000_000
+# Groups that tell how much a group must have to be among the first of a window; views of few groups need no such help.
+SAMPLED = 1024
+WORTH_SAMPLING = 16 * SAMPLED
+# Bounds are computed in double precision: a group is left out only if it is further below than this, relatively.
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +54,13 @@ class Cut:
         """Which groups may be among the wanted; None: all, also where the values cannot be compared as numbers."""
         if len(values) <= self.k or not (values.dtype.is_numeric() or values.dtype.is_decimal()):
             return None
-        exact = values.dtype.is_integer()
-        numbers = values if exact else values.cast(pl.Float64).fill_nan(float("inf"))
-        absent = values.is_null().to_numpy()
-        found = numbers.fill_null(0).to_numpy()
-        known = found[~absent]
-        if len(known) <= self.k:
+        exact, nulls = values.dtype.is_integer(), values.null_count()
+        if len(values) - nulls <= self.k:
             return None
+        numbers = values if exact else values.cast(pl.Float64).fill_nan(float("inf"))
+        found = (numbers.fill_null(0) if nulls else numbers).to_numpy()
+        absent = values.is_null().to_numpy() if nulls else np.zeros(len(values), np.bool_)
+        known = found[~absent] if nulls else found
         at = len(known) - self.k if self.descending else self.k - 1
         last = np.partition(known, at)[at]
         if not exact:
@@ -121,6 +70,11 @@ class Cut:
         kept[absent] = self.nulls_first
         return kept
 
+    def heights(self, values: pl.Series) -> NDArray[np.float64]:
+        """Values as numbers of which the greatest come first; a null is below them all."""
+        numbers = values.cast(pl.Float64).fill_nan(float("inf"))
+        return (numbers if self.descending else -numbers).fill_null(float("-inf")).to_numpy()
+
 
 class View:
     """The panes of one demanded synopsis in one bin, ready for any window.
@@ -129,79 +83,104 @@ class View:
     """
 
     def __init__(self, frame: pl.DataFrame, layout: Layout) -> None:
-        self._layout = layout
-        p = frame["p"].to_numpy()
-        self._panes = np.unique(p)
-        pane = np.searchsorted(self._panes, p)
-        codes = _codes(frame, layout.groups)
-        order = np.argsort(codes * len(self._panes) + pane)
-        codes = codes[order]
-        (starts,) = np.nonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-        lengths = np.diff(np.append(starts, len(codes)))
-        self._rows = frame.select(layout.columns)[order]
-        self._groups = frame.select(layout.groups)[order[starts]] if layout.groups else pl.DataFrame({"_one": [0]})
+        self._frame, self._layout = frame, layout
+        self._panes: Integers = frame["p"].unique().sort().to_numpy()
+        self._group, first = _numbered(frame, layout.groups)
+        self._groups = frame.select(layout.groups)[first] if layout.groups else pl.DataFrame({"_one": [0]})
         self._keys = _runs(self._groups, layout.groups[: layout.keys]) if layout.detail else None
-        # The group of each row, pane by pane: counting them tells where windows begin and end in every group.
-        group = np.repeat(np.arange(len(starts), dtype=np.int32), lengths)
-        pane = pane[order]
-        short = pane.astype(np.uint16) if len(self._panes) < 1 << 16 else pane
-        self._by_pane = group[np.argsort(short, kind="stable")]
-        self._pane_starts = np.concatenate([[0], np.cumsum(np.bincount(pane, minlength=len(self._panes)))])
-        self._starts = starts.astype(np.int64)
-        self._longest = int(lengths.max(initial=0))
-        self._evaluators: dict[str, Evaluator] = {}
 
     @property
     def size(self) -> int:
         """How many groups there are, over all panes."""
-        return len(self._starts)
+        return self._groups.height
 
     @property
     def rows(self) -> int:
         """How many rows the panes have."""
-        return len(self._by_pane)
+        return self._frame.height
 
     @property
     def panes(self) -> Integers:
         """When the panes that hold rows begin, in order."""
         return self._panes
 
-    def windows(
-        self, bounds: Sequence[tuple[int, int]], cuts: Sequence[Cut | None] | None = None
-    ) -> tuple[pl.DataFrame, Integers]:
+    def windows(self, bounds: Bounds, cuts: Sequence[Cut | None] | None = None) -> tuple[pl.DataFrame, Integers]:
         """The groups of each window `[begin, end)` with their merged measures, window by window.
 
         The frame has `w` (the window's position), the group columns and the measures, with details also `_s`, one
         number per window and key; the array says where each window's rows begin in it, and where the last end.
         """
-        lows: list[Integers] = []
-        highs: list[Integers] = []
+        spans = _Spans(self, bounds)
         picks: list[Integers] = []
-        before = self._rows_before([time for bound in bounds for time in bound])
-        for number, (begin, end) in enumerate(bounds):
-            first, last = before[begin], before[end]
-            (pick,) = np.nonzero(last > first)
-            low, high = first[pick], last[pick]
+        for number in range(len(bounds)):
+            (pick,) = np.nonzero(spans.rows(number))
             cut = cuts[number] if cuts is not None else None
             if cut is not None and len(pick) > cut.k:
-                kept = cut.keep(self._measure(cut.measure, low, high)[0])
+                kept = cut.keep(spans.measure(cut.measure, [(number, pick)])[0])
                 if kept is not None:
-                    pick, low, high = pick[kept], low[kept], high[kept]
+                    pick = pick[kept]
             picks.append(pick)
-            lows.append(low)
-            highs.append(high)
         counts = np.array([len(pick) for pick in picks], np.int64)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        low, high = np.concatenate([*lows, np.empty(0, np.int64)]), np.concatenate([*highs, np.empty(0, np.int64)])
-        pick = np.concatenate([*picks, np.empty(0, np.int64)])
+        pick = _joined(picks)
         groups = self._groups[pick] if self._layout.groups else self._groups[pick].select()
         window = np.repeat(np.arange(len(bounds), dtype=np.int64), counts)
         columns = [pl.Series("w", window), *groups.get_columns()]
         if self._keys is not None:
             columns.append(pl.Series("_s", window * (int(self._keys.max(initial=0)) + 1) + self._keys[pick]))
         for name, _, _ in self._layout.measures:
-            columns += self._measure(name, low, high)
+            columns += spans.measure(name, list(enumerate(picks)))
         return pl.DataFrame(columns), starts
+
+    def first(self, bounds: Bounds, cuts: Sequence[Cut]) -> View:
+        """The view of those groups only that may be among the first of some window: mostly a few of very many.
+
+        A group cannot have more in a window than the panes of all windows give it together. What it must have is told
+        by some groups that have the most in all panes: the k-th of them in a window is at most the window's k-th.
+        """
+        if self.size < WORTH_SAMPLING or any(cut.nulls_first for cut in cuts):
+            return self
+        wanted = np.zeros(self.size, np.bool_)
+        for cut in dict.fromkeys(cuts):
+            most = self._most(cut)
+            if most is None:
+                return self
+            sampled = np.zeros(self.size, np.bool_)
+            sampled[np.argpartition(most, -SAMPLED)[-SAMPLED:]] = True
+            least = self._only(sampled)._least([b for b, c in zip(bounds, cuts, strict=True) if c == cut], cut)
+            wanted |= most * (1 + np.copysign(_SLACK, most)) >= least - abs(least) * _SLACK
+        return self._only(wanted)
+
+    def _only(self, groups: NDArray[np.bool_]) -> View:
+        return View(self._frame.filter(pl.Series(groups[self._group])), self._layout)
+
+    def _least(self, bounds: Bounds, cut: Cut) -> float:
+        """The least that a group has which is the k-th of a window, over all windows."""
+        spans, least = _Spans(self, bounds), float("inf")
+        for number in range(len(bounds)):
+            (pick,) = np.nonzero(spans.rows(number))
+            if len(pick) < cut.k:
+                return float("-inf")
+            heights = cut.heights(spans.measure(cut.measure, [(number, pick)])[0])
+            least = min(least, float(np.partition(heights, -cut.k)[-cut.k]))
+        return least
+
+    def _most(self, cut: Cut) -> NDArray[np.float64] | None:
+        """Per group the most it can have in any window, as heights; None if nothing is known without looking."""
+        kind, storage = self._kind(cut.measure)
+        column = self._frame[cut.measure]
+        if (
+            not (kind in ("rows", "count", "min", "max") or storage in ("int", "float"))
+            or not column.dtype.is_numeric()
+        ):
+            return None
+        heights = cut.heights(column)
+        if kind in ("min", "max"):
+            most = np.full(self.size, -np.inf)
+            np.maximum.at(most, self._group, heights)
+            return most if (kind == "max") == cut.descending else None
+        sums: NDArray[Any] = np.bincount(self._group, weights=np.maximum(heights, 0.0), minlength=self.size)
+        return sums
 
     @property
     def keys(self) -> tuple[Integers, pl.DataFrame]:
@@ -216,46 +195,145 @@ class View:
         """The detail of each group."""
         return self._groups["d"]
 
-    def counts(self, bounds: Sequence[tuple[int, int]], measure: str) -> Iterator[Integers]:
+    def counts(self, bounds: Bounds, measure: str) -> Iterator[Integers]:
         """For each window the sum of a count in every group, also in those it has no row of."""
-        sums = _prefix(self._rows[measure].fill_null(0).to_numpy())
-        for first in range(0, len(bounds), COUNTED_AT_ONCE):
-            some = bounds[first : first + COUNTED_AT_ONCE]
-            before = self._rows_before([time for bound in some for time in bound])
-            for begin, end in some:
-                yield sums[before[end]] - sums[before[begin]]
+        at_once = max(1, COUNTED_AT_ONCE // (2 * max(1, self.size)))
+        for first in range(0, len(bounds), at_once):
+            some = bounds[first : first + at_once]
+            spans = _Spans(self, some)
+            for number in range(len(some)):
+                yield spans.difference(measure, number)
 
-    def _rows_before(self, times: Iterable[int]) -> dict[int, Integers]:
-        """For each time, per group, the position of its first row whose pane begins then or later."""
-        found: dict[int, Integers] = {}
-        at, counts, last = 0, np.zeros(self.size, np.int64), None
-        for time in sorted(set(times)):
-            pane = int(np.searchsorted(self._panes, time))
-            if pane != at or last is None:
-                rows = self._by_pane[self._pane_starts[at] : self._pane_starts[pane]]
-                counts = counts + np.bincount(rows, minlength=self.size)
-                at, last = pane, self._starts + counts
-            found[time] = last
+    # ------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def pane(self) -> Integers:
+        """The position of each row's pane among all panes."""
+        p = self._frame["p"].to_numpy()
+        least, unit = int(self._panes[0]), int(np.gcd.reduce(np.diff(self._panes))) or 1
+        span = (int(self._panes[-1]) - least) // unit + 1
+        if span > max(4 * len(p), 1 << 16):
+            return np.searchsorted(self._panes, p)
+        table = np.zeros(span, np.int64)
+        table[(self._panes - least) // unit] = np.arange(len(self._panes))
+        found: Integers = table[(p - least) // unit]
         return found
 
-    def _measure(self, name: str, low: Integers, high: Integers) -> list[pl.Series]:
-        kind, storage = next((kind, storage) for known, kind, storage in self._layout.measures if known == name)
+    @property
+    def group(self) -> Integers:
+        """The position of each row's group among all groups."""
+        return self._group
+
+    def values(self, measure: str) -> NDArray[Any]:
+        """A measure of each row, zero where there is none."""
+        return self._frame[measure].fill_null(0).to_numpy()
+
+    def known(self, measure: str) -> NDArray[np.bool_]:
+        """Whether each row has a measure."""
+        return self._frame[measure].is_not_null().to_numpy()
+
+    def _kind(self, name: str) -> tuple[str, str]:
+        return next((kind, storage) for known, kind, storage in self._layout.measures if known == name)
+
+    def subtracts(self, name: str) -> bool:
+        """Whether a measure of a window is the difference of two sums since the beginning."""
+        kind, storage = self._kind(name)
+        return kind in ("rows", "count") or (kind == "sum" and storage == "int")
+
+    def never_null(self, name: str) -> bool:
+        """Whether a measure has a value in every window of a group: all its rows have one, or it is a count."""
+        return self._kind(name)[0] in ("rows", "count") or self._frame[name].null_count() == 0
+
+    @cached_property
+    def ranges(self) -> _Ranges:
+        """The same rows in the order of their groups and times."""
+        return _Ranges(self._frame.select(self._layout.columns), self._layout, self._group, self.pane, self.size)
+
+
+class _Spans:
+    """What the groups of a view have in given windows."""
+
+    def __init__(self, view: View, bounds: Bounds) -> None:
+        self._view, self._bounds = view, bounds
+        times = sorted({time for bound in bounds for time in bound})
+        self._at = {time: number for number, time in enumerate(times)}
+        # A pane adds to the sums before every time that is later than its begin; to none if it begins after them all.
+        slots = np.searchsorted(np.array(times, np.int64), view.panes, side="right")
+        self._cell = slots[view.pane] * view.size + view.group if times else np.empty(0, np.int64)
+        self._sums: dict[str, NDArray[Any]] = {}
+
+    def _running(self, name: str, values: Callable[[str], Any]) -> NDArray[Any]:
+        """Per time and group the sum of the values of all rows in panes before that time.
+
+        Running sums may wrap around; their differences are right all the same.
+        """
+        if name not in self._sums:
+            size, times = self._view.size, len(self._at)
+            sums: NDArray[Any] = np.zeros((times + 1, size), np.int64)
+            with np.errstate(over="ignore"):
+                np.add.at(sums.reshape(-1), self._cell, values(name))
+                for number in range(1, times):
+                    sums[number] += sums[number - 1]
+            self._sums[name] = sums
+        return self._sums[name]
+
+    def _between(self, sums: NDArray[Any], number: int) -> Integers:
+        begin, end = self._bounds[number]
+        with np.errstate(over="ignore"):
+            found: Integers = sums[self._at[end]] - sums[self._at[begin]]
+        return found
+
+    @property
+    def _present(self) -> NDArray[Any]:
+        return self._running("", lambda _: 1)
+
+    def rows(self, number: int) -> Integers:
+        """How many rows each group has in a window."""
+        return self._between(self._present, number)
+
+    def difference(self, measure: str, number: int) -> Integers:
+        """What a measure that can be subtracted has gained in a window, per group."""
+        return self._between(self._running(measure, self._view.values), number)
+
+    def measure(self, name: str, picks: Sequence[tuple[int, Integers]]) -> list[pl.Series]:
+        """The columns of a measure for some groups of some windows, one window after the other."""
+        if not self._view.subtracts(name):
+            sums = self._present
+            starts = self._view.ranges.starts
+            lows = [starts[pick] + sums[self._at[self._bounds[number][0]]][pick] for number, pick in picks]
+            highs = [starts[pick] + sums[self._at[self._bounds[number][1]]][pick] for number, pick in picks]
+            return self._view.ranges.measure(name, _joined(lows), _joined(highs))
+        values = pl.Series(name, _joined([self.difference(name, number)[pick] for number, pick in picks]))
+        if self._view.never_null(name):
+            return [values]
+        counted = self._running(f"\0{name}", lambda _: self._view.known(name))
+        present = _joined([self._between(counted, number)[pick] for number, pick in picks]) > 0
+        return [values.set(~pl.Series(present), None)]
+
+
+class _Ranges:
+    """Rows in the order of their groups and times: a window is a range of rows per group."""
+
+    def __init__(self, rows: pl.DataFrame, layout: Layout, group: Integers, pane: Integers, size: int) -> None:
+        self._layout = layout
+        order = np.argsort(group * (int(pane.max(initial=0)) + 1) + pane)
+        self._rows = rows[order]
+        lengths = np.bincount(group, minlength=size)
+        self.starts: Integers = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        self._longest = int(lengths.max(initial=0))
+        self._evaluators: dict[str, Evaluator] = {}
+
+    def measure(self, name: str, low: Integers, high: Integers) -> list[pl.Series]:
+        """The columns of a measure for ranges of rows `low <= row < high`."""
         # Infinities that cancel out, sums beyond the greatest double: SQL has values for them, no warning.
         with np.errstate(invalid="ignore", over="ignore"):
-            return self._evaluator(name, kind, storage)(low, high)
+            if name not in self._evaluators:
+                self._evaluators[name] = self._made(name)
+            return self._evaluators[name](low, high)
 
-    def _evaluator(self, name: str, kind: str, storage: str) -> Evaluator:
-        if name not in self._evaluators:
-            self._evaluators[name] = self._made(name, kind, storage)
-        return self._evaluators[name]
-
-    def _made(self, name: str, kind: str, storage: str) -> Evaluator:
+    def _made(self, name: str) -> Evaluator:
+        kind, storage = next((kind, storage) for known, kind, storage in self._layout.measures if known == name)
         match kind:
-            case "rows" | "count":
-                counts = _prefix(self._rows[name].fill_null(0).to_numpy())
-                return lambda low, high: [pl.Series(name, counts[high] - counts[low])]
-            case "sum" if storage == "int":
-                return self._exact_sum(name)
             case "sum" if storage == "float":
                 return self._float_sum(name)
             case "sum":
@@ -272,13 +350,8 @@ class View:
         column = self._rows[name]
         if column.null_count() == 0:
             return lambda low, high: high > low
-        known = _prefix(column.is_not_null().cast(pl.Int64).to_numpy())
+        known = np.concatenate([[0], np.cumsum(column.is_not_null().to_numpy())])
         return lambda low, high: known[high] > known[low]
-
-    def _exact_sum(self, name: str) -> Evaluator:
-        sums, valid = _prefix(self._rows[name].fill_null(0).to_numpy()), self._valid(name)
-        # Running sums may wrap around; their differences are right all the same.
-        return lambda low, high: [_nullable(name, sums[high] - sums[low], valid(low, high))]
 
     def _decimal_sum(self, name: str) -> Evaluator:
         column = self._rows[name].fill_null(0)
@@ -314,7 +387,7 @@ class View:
 
     def _float_sum(self, name: str) -> Evaluator:
         leaves = (self._rows[name].fill_null(0.0).to_numpy(),)
-        tree = _Tree.over(leaves, lambda a, b: (a[0] + b[0],), (0.0,), self._longest)
+        tree = Tree.over(leaves, lambda a, b: (a[0] + b[0],), (0.0,), self._longest)
         valid = self._valid(name)
         return lambda low, high: [_nullable(name, tree.ranges(low, high)[0], valid(low, high))]
 
@@ -327,7 +400,7 @@ class View:
         ranks[order.to_numpy()] = np.arange(len(order))
         leaves = (ranks,)
         better = np.maximum if kind == "max" else np.minimum
-        tree = _Tree.over(leaves, lambda a, b: (better(a[0], b[0]),), (none,), self._longest)
+        tree = Tree.over(leaves, lambda a, b: (better(a[0], b[0]),), (none,), self._longest)
         known = column.gather(order)
 
         def best(low: Integers, high: Integers) -> list[pl.Series]:
@@ -343,7 +416,7 @@ class View:
             rows[f"{name}_mean"].fill_null(0.0).to_numpy(),
             rows[f"{name}_m2"].fill_null(0.0).to_numpy(),
         )
-        tree = _Tree.over(leaves, _moments, (0, 0.0, 0.0), self._longest)
+        tree = Tree.over(leaves, merge_moments, (0, 0.0, 0.0), self._longest)
 
         def merged(low: Integers, high: Integers) -> list[pl.Series]:
             n, mean, m2 = tree.ranges(low, high)
@@ -356,9 +429,8 @@ class View:
         return merged
 
 
-def _prefix(values: NDArray[Any]) -> NDArray[Any]:
-    with np.errstate(over="ignore"):
-        return np.concatenate([np.zeros(1, values.dtype), np.cumsum(values, dtype=values.dtype)])
+def _joined(arrays: Sequence[Integers]) -> Integers:
+    return np.concatenate([*arrays, np.empty(0, np.int64)])
 
 
 def _nullable(name: str, values: NDArray[Any], valid: NDArray[np.bool_]) -> pl.Series:
@@ -376,19 +448,29 @@ def _runs(frame: pl.DataFrame, by: Sequence[str]) -> Integers:
     return np.cumsum(steps)
 
 
-def _codes(frame: pl.DataFrame, by: Sequence[str]) -> Integers:
-    """A number per row, the same for rows with equal values, in the order of the values, nulls last."""
+def _numbered(frame: pl.DataFrame, by: Sequence[str]) -> tuple[Integers, Integers]:
+    """The group of each row, numbered in the order of the groups' values, nulls last; and a row of each group."""
     codes = np.zeros(frame.height, np.int64)
     size = 1
     for name in by:
         column, values = _column_codes(frame[name])
-        # Room for the panes besides: products beyond this are numbered anew, so that there are no more than rows.
+        # Products beyond this are numbered anew, so that there are no more than rows.
         if size * values > 1 << 40:
             known, codes = np.unique(codes, return_inverse=True)
             size = len(known)
         codes = codes * values + column
         size *= values
-    return codes
+    if size > max(4 * frame.height, 1 << 16):
+        _, first, number = np.unique(codes, return_index=True, return_inverse=True)
+        return number, first
+    row = np.full(size, -1, np.int64)
+    row[codes] = np.arange(frame.height)
+    (known,) = np.nonzero(row >= 0)
+    if len(known) < size:
+        number = np.empty(size, np.int64)
+        number[known] = np.arange(len(known))
+        codes = number[codes]
+    return codes, row[known]
 
 
 def _column_codes(column: pl.Series) -> tuple[Integers, int]:
