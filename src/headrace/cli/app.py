@@ -160,10 +160,11 @@ def bench(
                                              "rows_240_over_8, jobs_240_over_8.", show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
-    policies: Annotated[bool, typer.Option("--policies", help="With sharing: the six schedules.")] = False,
+    policies: Annotated[bool, typer.Option("--policies", help="With sharing: the six schedules, overloaded.")] = False,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (png, svg, pdf).")] = None,
 ) -> None:  # fmt: skip
     """Measure against what you would use otherwise, in one run, results checked."""
-    from headrace.bench import BENCHES
+    from headrace.bench import BENCHES, draw
 
     name = f"{name} --policies" if policies else name
     if name not in BENCHES:
@@ -173,6 +174,8 @@ def bench(
     if out is not None:
         out.write_text(text + "\n")
     typer.echo(text)
+    if plot is not None:
+        draw(result, plot)
     if not result["correct"]:
         raise typer.Exit(1)
 
