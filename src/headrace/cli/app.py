@@ -77,7 +77,7 @@ def check(
 ) -> None:
     """Name every problem of a pipeline file, or say "ok"."""
     from headrace.language import load_pipeline
-    from headrace.planning import plan_answer
+    from headrace.planning import plan_query
 
     problems: list[Problem] = []
     later: list[str] = []
@@ -88,7 +88,7 @@ def check(
     else:
         for query in pipeline.queries:
             try:
-                plan_answer(query)
+                plan_query(query)
             except SpecError as error:
                 later += [str(problem) for problem in error.problems]
         if spark:

@@ -20,7 +20,7 @@ from headrace.cli.showing import epoch_line, live_view
 from headrace.engine import Hooks, Manifest, build_session, describe, start
 from headrace.errors import SpecError
 from headrace.model import Pipeline
-from headrace.planning import plan_answer
+from headrace.planning import plan_query
 
 __all__ = ["run_pipeline"]
 
@@ -72,7 +72,7 @@ def run_pipeline(
     if not pipeline.queries:
         raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
     for query in pipeline.queries:
-        plan_answer(query)  # refuses what this version does not run, before Spark starts
+        plan_query(query)  # refuses what this version does not run, before Spark starts
     watcher = _Watcher(str(pipeline.engine.checkpoint))
     if pipeline.sites:
         watcher.note("sites, network and placement are checked, and everything runs here")

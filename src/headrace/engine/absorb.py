@@ -1,4 +1,4 @@
-"""Absorb: one pass over an epoch's rows feeds all synopses and counts every row.
+"""Absorb: one pass over an epoch's rows feeds all synopses and row stores, and counts every row.
 
 Spark evaluates the queries' expressions (`projection`), the kernel judges rows by time and aggregates plain columns
 (`AbsorbTask`), each task writes what it made as one chunk and reports its name, its counts and the event times it saw.
@@ -16,12 +16,14 @@ import pyarrow as pa
 from headrace.engine.chunks import Chunk, write_chunk
 from headrace.engine.panes import Layout, keep_heaviest, layout_of, merge, partial
 from headrace.model import Entry, Stream
-from headrace.planning import Feed, Kept
+from headrace.planning import Feed, Kept, RowFeed, RowStore
 
-__all__ = ["AbsorbTask", "Absorbed", "Bounds", "Projection", "StreamCount", "projection"]
+__all__ = ["AbsorbTask", "Absorbed", "Bounds", "Cut", "Projection", "StreamCount", "projection"]
 
 # Rows aggregated at once in a task: enough to amortise calls, few enough that a task stays within some 100 MB.
 SLAB_ROWS = 1_000_000
+# Of the hashes of a store's keys, those that so many rows of a sample have are reported, and how many.
+SAMPLE_ROWS, HEAVIEST = 20_000, 16
 # Stand for the bounds until an epoch has them; NUL cannot be part of a query.
 _LEAST, _GREATEST = "\0least\0", "\0greatest\0"
 _PLAIN_COLUMN = re.compile(r"`?\w+`?\.`?\w+`?")
@@ -48,6 +50,30 @@ class FeedColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Names of the projected columns a row store takes from one stream, and of the hash of its keys."""
+
+    stream: int
+    where: str | None
+    columns: tuple[str, ...]
+    hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How the rows of a store are cut into parts: a part's number is `kind * slices + slice`.
+
+    Rows are sliced by the hash of their keys, as kind 0; those whose hash is in `hot`, or all if `rows` says so, go
+    round the slices one by one instead, as kind `kind`.
+    """
+
+    slices: int = 1
+    kind: int = 1
+    rows: bool = False
+    hot: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Projection:
     """Spark SQL that turns an epoch's rows into plain columns, and who takes which."""
 
@@ -55,6 +81,7 @@ class Projection:
     feeds: tuple[tuple[Layout, tuple[FeedColumns, ...]], ...]
     streams: tuple[str, ...]
     corrupt: bool
+    stores: tuple[tuple[str, tuple[RowColumns, ...]], ...] = ()
 
     def bound(self, bounds: Sequence[Bounds]) -> list[str]:
         """The columns with an epoch's bounds in place."""
@@ -64,9 +91,13 @@ class Projection:
 
 
 def projection(
-    streams: Sequence[Stream], kept: Sequence[Kept], bins: int, corrupt: frozenset[str] = frozenset()
+    streams: Sequence[Stream],
+    kept: Sequence[Kept],
+    bins: int,
+    corrupt: frozenset[str] = frozenset(),
+    stores: Sequence[RowStore] = (),
 ) -> Projection:
-    """The columns all synopses need, each distinct expression once.
+    """The columns all synopses and row stores need, each distinct expression once.
 
     An expression that could fail is evaluated for rows that are admitted and pass the query's filter, no others. The
     bounds of admission come as array literals indexed by stream, which keeps the text of the generated code, and so
@@ -83,9 +114,21 @@ def projection(
             sql = f"CASE WHEN {guard} THEN {sql} END"
         return columns.setdefault(sql, f"x{len(columns)}")
 
-    def feed(kept: Kept, i: int, source: Feed) -> FeedColumns:
+    def guards(source: Feed | RowFeed) -> tuple[str, str]:
         own = f"_s = {position[source.stream]} AND {admitted}" if len(streams) > 1 else admitted
-        passed = f"{own} AND ({source.where})" if source.where else own
+        return own, f"{own} AND ({source.where})" if source.where else own
+
+    def row_feed(source: RowFeed) -> RowColumns:
+        own, passed = guards(source)
+        return RowColumns(
+            position[source.stream],
+            column(source.where, own) if source.where else None,
+            tuple(column(sql, passed) for sql in source.columns),
+            column(f"xxhash64({', '.join(source.keys)})", passed) if source.keys else None,
+        )
+
+    def feed(kept: Kept, i: int, source: Feed) -> FeedColumns:
+        own, passed = guards(source)
         keyed = bins > 1 and kept.synopsis.keys
         return FeedColumns(
             position[source.stream],
@@ -103,6 +146,7 @@ def projection(
         )
         for k in kept
     )
+    rows = tuple((store.id, tuple(row_feed(source) for source in store.feeds)) for store in stores)
     select = [f"{time} AS _t"]
     if len(streams) > 1:
         select.append("_s")
@@ -110,7 +154,7 @@ def projection(
         bad = " OR ".join(f"{name}._corrupt_record IS NOT NULL" for name in sorted(corrupt))
         select.append(f"COALESCE({bad}, false) AS _bad")
     select += [f"{sql} AS {name}" for sql, name in columns.items()]
-    return Projection(tuple(select), feeds, tuple(s.name for s in streams), bool(corrupt))
+    return Projection(tuple(select), feeds, tuple(s.name for s in streams), bool(corrupt), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +194,33 @@ class StreamCount:
 
 
 @dataclass(frozen=True, slots=True)
+class Heavy:
+    """The heaviest hashes among so many sampled rows, each with its count."""
+
+    sampled: int
+    hashes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Absorbed:
-    """What a task, or all tasks of an epoch, made of the rows: chunks, counts per stream, rows per synopsis."""
+    """What a task, or all tasks of an epoch, made of the rows: chunks, counts per stream, rows per synopsis or store.
+
+    `heavy` has per store the heaviest hashes of keys with how many of how many sampled rows they had, by task.
+    """
 
     chunks: tuple[Chunk, ...] = ()
     counts: Mapping[str, StreamCount] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    heavy: Mapping[str, tuple[Heavy, ...]] = field(default_factory=dict)
 
     def __add__(self, other: Absorbed) -> Absorbed:
         names = self.counts.keys() | other.counts.keys()
         none = StreamCount()
         counts = {name: self.counts.get(name, none) + other.counts.get(name, none) for name in sorted(names)}
         rows = {id_: self.rows.get(id_, 0) + other.rows.get(id_, 0) for id_ in self.rows.keys() | other.rows.keys()}
-        return Absorbed(self.chunks + other.chunks, counts, rows)
+        ids = self.heavy.keys() | other.heavy.keys()
+        heavy = {id_: self.heavy.get(id_, ()) + other.heavy.get(id_, ()) for id_ in ids}
+        return Absorbed(self.chunks + other.chunks, counts, rows, heavy)
 
 
 @dataclass(frozen=True)
@@ -173,20 +231,31 @@ class AbsorbTask:
     epoch: int
     bounds: tuple[Bounds, ...]
     projection: Projection
+    cuts: Mapping[str, Cut] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Absorbed]:
         counts = {name: StreamCount() for name in self.projection.streams}
         partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
+        kept: dict[str, list[pl.DataFrame]] = {}
         for slab in _slabs(batches):
-            self._absorb(slab, counts, partials)
-        parts = list(self._parts(partials))
+            masks = self._absorb(slab, counts, partials)
+            for id_, feeds in self.projection.stores:
+                kept.setdefault(id_, []).extend(_rows_of(masks, feed) for feed in feeds)
+        parts, heavy = list(self._parts(partials)), dict[str, tuple[Heavy, ...]]()
+        for id_, frames in kept.items():
+            frame = pl.concat(frames)
+            if not frame.is_empty():
+                heavy[id_] = _heaviest(frame)
+                parts += ((id_, 1, bin_, part) for bin_, part in _cut(frame, self.cuts.get(id_, Cut())))
         rows: dict[str, int] = {}
         for synopsis, _, _, frame in parts:
             rows[synopsis] = rows.get(synopsis, 0) + frame.height
         chunk = write_chunk(self.folder, self.epoch, 0, parts) if self.folder is not None else None
-        yield Absorbed((chunk,) if chunk else (), counts, rows)
+        yield Absorbed((chunk,) if chunk else (), counts, rows, heavy)
 
-    def _absorb(self, slab: pa.Table, counts: dict[str, StreamCount], partials: list[list[pl.DataFrame]]) -> None:
+    def _absorb(
+        self, slab: pa.Table, counts: dict[str, StreamCount], partials: list[list[pl.DataFrame]]
+    ) -> dict[tuple[int, str | None], pl.DataFrame]:
         rows = pl.from_arrow(slab)
         assert isinstance(rows, pl.DataFrame)
         several = len(self.bounds) > 1
@@ -208,6 +277,7 @@ class AbsorbTask:
                     )
                 if not panes[key].is_empty():
                     made.append(_feed(panes[key], layout, feed))
+        return masks
 
     def _parts(self, partials: list[list[pl.DataFrame]]) -> Iterator[tuple[str, int, int, pl.DataFrame]]:
         for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
@@ -266,3 +336,38 @@ def _feed(rows: pl.DataFrame, layout: Layout, feed: FeedColumns) -> pl.DataFrame
         named.append(pl.col(feed.bin).alias("h"))
     arguments = {name: pl.col(name) for name in feed.arguments if name is not None}
     return partial(rows.select(*named, **arguments), layout, feed.arguments, ["h"] if feed.bin is not None else [])
+
+
+def _rows_of(masks: dict[tuple[int, str | None], pl.DataFrame], feed: RowColumns) -> pl.DataFrame:
+    """Admitted rows that a store takes: their time `p`, columns `c0...`, and the hash `h` of their keys, if any."""
+    if (feed.stream, feed.where) not in masks:
+        masks[feed.stream, feed.where] = masks[feed.stream, None].filter(pl.col(feed.where or ""))
+    named = [pl.col("_t").alias("p"), *(pl.col(name).alias(f"c{i}") for i, name in enumerate(feed.columns))]
+    return masks[feed.stream, feed.where].select(*named, *([] if feed.hash is None else [pl.col(feed.hash).alias("h")]))
+
+
+def _heaviest(rows: pl.DataFrame) -> tuple[Heavy, ...]:
+    if "h" not in rows.columns:
+        return ()
+    sample = rows["h"].gather_every(max(1, rows.height // SAMPLE_ROWS))
+    counts = sample.value_counts(name="n").top_k(HEAVIEST, by="n")
+    return (Heavy(len(sample), tuple((h, n) for h, n in counts.iter_rows())),)
+
+
+def _cut(rows: pl.DataFrame, cut: Cut) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The rows by number of their part, without the hash."""
+    whole = rows.drop("h", strict=False)
+    row = (pl.int_range(pl.len(), dtype=pl.Int64) % cut.slices) + cut.kind * cut.slices
+    if cut.rows or "h" not in rows.columns:
+        number = row
+    elif cut.hot:
+        number = pl.when(rows["h"].is_in(list(cut.hot))).then(row).otherwise(rows["h"] % cut.slices)
+    else:
+        number = pl.lit(rows["h"] % cut.slices)
+    if cut.slices == 1 and not cut.hot:
+        yield (cut.kind if cut.rows or "h" not in rows.columns else 0), whole
+        return
+    parts = whole.with_columns(number.alias("_part")).partition_by("_part", as_dict=True, include_key=False)
+    for (bin_,), part in parts.items():
+        assert isinstance(bin_, int)
+        yield bin_, part

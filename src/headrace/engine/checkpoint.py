@@ -7,7 +7,7 @@ checkpoint/
   decisions/N.json     what was decided for epoch N
   manifests/N.json     what epoch N left behind: the commit point
   workload/N.json      which synopses are kept, and how queries are answered from them, as of epoch N
-  state/*.chunk        panes, named by a manifest or garbage
+  state/*.chunk        panes and rows, named by a manifest or garbage
   rejected/            rows that were refused, with the reason
 """
 
@@ -69,6 +69,7 @@ class Manifest:
     workload: int = -1  # the workload file that describes what is kept
     chunks: tuple[Chunk, ...] = ()
     schedule: Schedule = field(default_factory=Schedule)
+    flows: Mapping[str, Any] = field(default_factory=dict)  # what operators of flows remember, by query
     observed: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,6 +83,7 @@ class Manifest:
             "workload": self.workload,
             "chunks": [chunk.to_json() for chunk in self.chunks],
             "schedule": self.schedule.to_json(),
+            "flows": dict(self.flows),
             "observed": dict(self.observed),
         }
 
@@ -100,6 +102,7 @@ class Manifest:
             value["workload"],
             tuple(Chunk.from_json(chunk) for chunk in value["chunks"]),
             Schedule.from_json(value["schedule"]),
+            value.get("flows", {}),
             value["observed"],
         )
 

@@ -1,4 +1,4 @@
-"""State files: immutable containers of Arrow parts, one part per synopsis and bin.
+"""State files: immutable containers of Arrow parts, one part per synopsis and bin, or per row store and slice.
 
     magic | Arrow IPC stream | Arrow IPC stream | ... | footer (JSON) | crc32 and length of the footer | magic
 
@@ -36,6 +36,7 @@ __all__ = [
     "open_output",
     "parts_of",
     "read_part",
+    "read_slices",
     "verify_chunk",
     "write_chunk",
 ]
@@ -159,6 +160,18 @@ def read_part(folder: str, name: str, synopsis: str, bin_: int) -> Iterator[pl.D
     for part in _index(uri):
         if part.synopsis == synopsis and part.bin == bin_:
             yield _part(uri, part)
+
+
+def read_slices(folder: str, name: str, store: str) -> Iterator[tuple[int, pl.DataFrame]]:
+    """All slices of a row store in a chunk, with their numbers."""
+    uri = f"{folder}/{name}"
+    box = current_box()
+    if box is not None:
+        yield from (
+            (part.bin, _part(uri, part, data)) for part, data in box.parts.get(name, ()) if part.synopsis == store
+        )
+        return
+    yield from ((part.bin, _part(uri, part)) for part in _index(uri) if part.synopsis == store)
 
 
 def parts_of(uri: str, data: bytes) -> Iterator[tuple[Part, bytes]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.engine.chunks import Chunk, read_part, verify_chunk, write_chunk
+from headrace.engine.chunks import Chunk, read_part, read_slices, verify_chunk, write_chunk
 from headrace.engine.panes import Layout, concat, keep_heaviest, merge
 
 __all__ = ["CompactTask", "VerifyTask"]
@@ -18,7 +18,7 @@ MERGE_ABOVE = 1.5
 
 @dataclass(frozen=True)
 class CompactTask:
-    """Merges chunks, bin by bin; panes that begin before `expired_us` of their synopsis are left out."""
+    """Merges chunks, bin by bin; panes and rows from before `expired_us` of their synopsis or store are left out."""
 
     folder: str
     epoch: int
@@ -26,6 +26,8 @@ class CompactTask:
     chunks: tuple[str, ...]
     layouts: tuple[Layout, ...]
     expired_us: Mapping[str, int]
+    stores: tuple[str, ...] = ()
+    bins: int = 1
 
     def __call__(self, bins: Iterable[int]) -> Iterator[Chunk]:
         chunk = write_chunk(self.folder, self.epoch, self.level, self._parts(list(bins)))
@@ -44,6 +46,17 @@ class CompactTask:
                 frames = [frame for frame in frames if not frame.is_empty()]
                 if frames:
                     yield layout.id, layout.pane_us, bin_, _together(frames, layout)
+        for store in self.stores:
+            # Rows of a store are put side by side, slice by slice, as many slices as there are.
+            slices: dict[int, list[pl.DataFrame]] = {}
+            for name in self.chunks:
+                for number, frame in read_slices(self.folder, name, store):
+                    if number % self.bins in bins:
+                        slices.setdefault(number, []).append(frame.filter(pl.col("p") >= self.expired_us[store]))
+            for number, found in sorted(slices.items()):
+                rows = pl.concat(found)
+                if not rows.is_empty():
+                    yield store, 1, number, rows
 
 
 def _together(frames: list[pl.DataFrame], layout: Layout) -> pl.DataFrame:

@@ -8,35 +8,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Projection, projection
-from headrace.engine.answer import AnswerSpec, Panes, spec_of
+from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Cut, Projection, projection
+from headrace.engine.answering import Answering, Given
 from headrace.engine.arrow_rows import arrow_schema
-from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.blame import cause_of, raise_if_not_a_querys
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.chunks import Chunk
-from headrace.engine.compact import CompactTask
-from headrace.engine.deliver import AnswerTask, CombineTask, Delivery, Work
-from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
+from headrace.engine.flows import FlowOperator, Moment, Stepped
 from headrace.engine.hooks import Hooks
-from headrace.engine.panes import layout_of
 from headrace.engine.rejected import write_rejected
-from headrace.engine.sinks import FileSink, Sink
+from headrace.engine.retention import EVER, expired_panes, retain
+from headrace.engine.sinks import Sink
 from headrace.engine.state_io import StateIo
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
 from headrace.model import Entry, EpochDecision, Flush, ScheduleDecision, Stream, streams_of
-from headrace.planning import Coverage, QueryTimes, Schedule, Scheduled, Spent, Workload, cover, forget, groups_of
+from headrace.planning import FlowPlan, QueryTimes, Schedule, Scheduled, Spent, Workload, groups_of
 from headrace.policies import (
-    ChunkSize,
     Due,
-    Merge,
     StreamClock,
     advance_clock,
     due_windows,
     find_idle,
     follow_others,
     last_end_with_rows,
-    plan_merge,
     watermark_of,
 )
 
@@ -48,8 +42,6 @@ __all__ = ["Epochs"]
 
 # Windows of a query without keys answered in one epoch; a stream that leaps over years makes millions of them due.
 MOST_EMPTY_WINDOWS = 100_000
-# Before any watermark and without any limit: every time fits.
-_EVER = (-(2**62), 2**62)
 
 
 @dataclass
@@ -66,6 +58,7 @@ class Progress:
     failed: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     spent: list[Spent] = field(default_factory=list)
+    stepped: Stepped = field(default_factory=Stepped)
     steps_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -85,17 +78,17 @@ class Epochs:
         hooks: Hooks,
         policy: str = "hybrid-late-pending",
         trigger_s: float | None = None,
+        operators: Sequence[FlowOperator] = (),
     ) -> None:
-        self._policy, self._trigger_s = policy, trigger_s
+        self._policy, self._trigger_s, self._operators = policy, trigger_s, tuple(operators)
         self._last_schedule: ScheduleDecision | None = None
         self._spark, self._checkpoint, self._io, self._manifest = spark, checkpoint, io, manifest
         self._streams, self._workload, self._sinks, self._corrupt = tuple(streams), workload, dict(sinks), corrupt
         self._hooks, self._probe = hooks, hooks.probe
         self._projections: dict[tuple[str, ...], Projection] = {}
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
-        self._specs: dict[str, AnswerSpec] = {}
+        self._answering = Answering(io, checkpoint.state_folder, checkpoint.bins, hooks.probe)
         self._described: Workload | None = None
-        self._took: dict[str, float] = {}
         self._since_us: int | None = None
         self._behind = False
         self._busy, self._stopping, self._replaced = threading.Lock(), False, False
@@ -204,11 +197,20 @@ class Epochs:
                     None if flush else self._trigger_s,
                     self._last_schedule,
                 ),
+                flows=self._decide_flows(epoch),
             )
             self._checkpoint.write_decision(decision)
         self._last_schedule = decision.schedule
         self._probe("after-decision")
         return Progress(decision, replay, began, Absorbed())
+
+    def _decide_flows(self, epoch: int) -> dict[str, Any]:
+        decided: dict[str, Any] = {}
+        live = {name: plan for name, plan in self._workload.flows.items() if self._manifest.queries[name].runs}
+        for operator in self._operators:
+            mine = {name: plan for name, plan in live.items() if operator.serves(plan)}
+            decided |= operator.decide(mine, self._manifest.flows, epoch) if mine else {}
+        return decided
 
     # 2 absorb ------------------------------------------------------------------------------------------------------
 
@@ -230,13 +232,22 @@ class Epochs:
     def _absorb_once(self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...]) -> Absorbed:
         self._probe("mid-state")
         live = tuple(name for name in self._live() if name not in progress.failed)
-        return self._absorb_rows(batch, progress.decision.epoch, bounds, live)
+        return self._absorb_rows(batch, progress.decision, bounds, live)
 
     def _absorb_rows(
-        self, batch: DataFrame, epoch: int, bounds: tuple[Bounds, ...], live: tuple[str, ...], trial: bool = False
+        self,
+        batch: DataFrame,
+        decision: EpochDecision,
+        bounds: tuple[Bounds, ...],
+        live: tuple[str, ...],
+        trial: bool = False,
     ) -> Absorbed:
         shape = self._projection(live)
-        task = AbsorbTask(None if trial else self._checkpoint.state_folder, epoch, bounds, shape)
+        cuts: dict[str, Cut] = {}
+        for operator in self._operators:
+            mine = {n: p for n, p in self._workload.flows.items() if n in live and operator.serves(p)}
+            cuts |= operator.cuts(mine, decision.flows)
+        task = AbsorbTask(None if trial else self._checkpoint.state_folder, decision.epoch, bounds, shape, cuts)
         rows = batch.selectExpr(*shape.bound(bounds))
         if live not in self._schemas:
             self._schemas[live] = arrow_schema(rows)
@@ -250,7 +261,7 @@ class Epochs:
         live = self._live()
         for name in live:
             try:
-                self._absorb_rows(batch, progress.decision.epoch, bounds, (name,), trial=True)
+                self._absorb_rows(batch, progress.decision, bounds, (name,), trial=True)
             except Exception as error:
                 raise_if_not_a_querys(error)
                 found[name] = cause_of(error)
@@ -279,7 +290,9 @@ class Epochs:
         times = {
             name: found
             for name in self._live()
-            if name not in progress.failed and (found := self._times(name, clocks)) is not None
+            if name in self._workload.plans
+            and name not in progress.failed
+            and (found := self._times(name, clocks)) is not None
         }
         scheduled.plan(times, before, clocks, decision.flush is not None)
         progress.scheduled = scheduled
@@ -305,7 +318,7 @@ class Epochs:
 
     def _bounded(self, query: str, due: Due) -> Due:
         """Windows without rows are answered too where there is no key: so many at a time, the rest next."""
-        if not self._spec(query).always or due.count <= MOST_EMPTY_WINDOWS:
+        if not self._answering.spec(self._workload, query).always or due.count <= MOST_EMPTY_WINDOWS:
             return due
         self._behind = True
         return Due(due.ends[:MOST_EMPTY_WINDOWS])
@@ -314,93 +327,50 @@ class Epochs:
         """A flushed stream's watermark passes the end of every window that holds its rows."""
         if clock.last_us is None or clock.watermark_us is None:
             return clock
-        ends = [
-            last_end_with_rows(scheduled.window_of(name), clock.last_us)
-            for name in self._live()
-            if stream in streams_of(self._workload.plans[name].query.root)
-        ]
-        return replace(clock, watermark_us=max([clock.watermark_us, *ends]))
+        ends: list[int | None] = []
+        for name in self._live():
+            plan = self._workload.queries[name]
+            if stream not in streams_of(plan.query.root):
+                continue
+            if isinstance(plan, FlowPlan):
+                ends += (o.ends(plan, stream, clock.last_us) for o in self._operators if o.serves(plan))
+            else:
+                ends.append(last_end_with_rows(scheduled.window_of(name), clock.last_us))
+        return replace(clock, watermark_us=max([clock.watermark_us, *(end for end in ends if end is not None)]))
 
     # 4 answer ------------------------------------------------------------------------------------------------------
 
     def _answer(self, progress: Progress) -> None:
-        works = {name: self._work(name, due) for name, due in progress.due.items()}
-        direct = {name: work for name, work in works.items() if work.finish is not None}
-        panes = self._panes(works, progress)
-        if direct:
-            self._deliver(direct, panes, progress)
-        for name, work in works.items():
-            if work.finish is None:
-                self._deliver_by_sql(name, work, panes, progress)
+        self._flow(progress)
+        given = Given(
+            progress.decision.epoch, progress.replay, progress.due, (*self._manifest.chunks, *progress.absorbed.chunks)
+        )
+        answered = self._answering.answer(self._workload, self._sinks, given)
+        progress.failed |= answered.failed
+        progress.rows |= answered.rows
+        progress.spent = answered.spent
         self._probe("after-sinks")
 
-    def _spec(self, name: str) -> AnswerSpec:
-        if name not in self._specs:
-            self._specs[name] = spec_of(self._workload, name)
-        return self._specs[name]
-
-    def _work(self, name: str, due: Due) -> Work:
-        sink = self._sinks[name]
-        writes_parquet = (
-            isinstance(sink, FileSink)
-            and sink.format == "parquet"
-            and not sink.options
-            and self._io.delivers_to(sink.storage)
-        )
-        finish = direct_finish(self._workload.plans[name].query) if writes_parquet else None
-        return Work(self._spec(name), due, finish, sink.staging if isinstance(sink, FileSink) else None)
-
-    def _panes(self, works: Mapping[str, Work], progress: Progress) -> Panes:
-        """The chunks that hold panes of the due windows, by synopsis."""
-        least: dict[str, int] = {}
-        for name, work in works.items():
-            begin = work.due.first_us - work.spec.size_us
-            for id_ in self._workload.sources_of(name):
-                least[id_] = min(begin, least.get(id_, begin))
-        chunks: dict[str, list[str]] = {id_: [] for id_ in least}
-        for chunk in (*self._manifest.chunks, *progress.absorbed.chunks):
-            for id_, end in chunk.ends:
-                if id_ in least and end > least[id_]:
-                    chunks[id_].append(chunk.name)
-        return Panes(
-            self._checkpoint.state_folder, {id_: tuple(names) for id_, names in chunks.items()}, self._checkpoint.bins
-        )
-
-    def _deliver(self, works: Mapping[str, Work], panes: Panes, progress: Progress) -> None:
-        names, items = tuple(works), tuple(works.values())
-        groups: dict[tuple[str, bool], list[int]] = {}
-        for number, (name, work) in enumerate(works.items()):
-            groups.setdefault((self._workload.plans[name].main, work.spec.main.whole), []).append(number)
-        members = tuple((main, tuple(numbers)) for (main, _), numbers in groups.items())
-        combine = CombineTask(panes, items, members, tuple(self._took.get(main, 0.01) for main, _ in members))
-        delivered = blamed(lambda: self._io.deliver(combine))
-        progress.spent = [item for item in delivered if isinstance(item, Spent)]
-        self._took |= {item.group: item.seconds for item in progress.spent}
-        files: dict[str, list[str]] = {name: [] for name in names}
-        for delivery in (item for item in delivered if isinstance(item, Delivery)):
-            name = names[delivery.work]
-            if delivery.error is not None:
-                progress.failed[name] = delivery.error
-            else:
-                assert delivery.file is not None
-                files[name].append(delivery.file)
-                progress.rows[name] = progress.rows.get(name, 0) + delivery.rows
-        self._probe("mid-sinks")
-        for name in names:
-            if name not in progress.failed:
-                sink = self._sinks[name]
-                assert isinstance(sink, FileSink)
-                sink.adopt(files[name], progress.decision.epoch, progress.replay)
-
-    def _deliver_by_sql(self, name: str, work: Work, panes: Panes, progress: Progress) -> None:
-        query = self._workload.plans[name].query
-        task = AnswerTask(panes, work, answer_schema(query))
-        try:
-            results = spark_finish(self._io.answers(task, answer_ddl(query)), query.finish)
-            progress.rows[name] = self._sinks[name].write(results, progress.decision.epoch, progress.replay) or 0
-        except Exception as failure:
-            raise_if_not_a_querys(failure)
-            progress.failed[name] = cause_of(failure)
+    def _flow(self, progress: Progress) -> None:
+        """Results that come with the rows: each operator serves all live queries of its kind."""
+        live = set(self._live()) - progress.failed.keys()
+        for operator in self._operators:
+            flows = {n: p for n, p in self._workload.flows.items() if n in live and operator.serves(p)}
+            if flows:
+                moment = Moment(
+                    progress.decision,
+                    progress.replay,
+                    flows,
+                    self._sinks,
+                    self._manifest.chunks,
+                    progress.absorbed,
+                    self._clocks(),
+                    progress.clocks,
+                    {name: self._manifest.flows.get(name) for name in flows},
+                )
+                progress.stepped.add(operator.step(moment))
+        progress.failed |= progress.stepped.failed
+        progress.rows |= progress.stepped.rows
 
     # 5 commit ------------------------------------------------------------------------------------------------------
 
@@ -410,21 +380,38 @@ class Epochs:
         for name, state in queries.items():
             if state.ended and not before.queries[name].ended:
                 self._hooks.on_note(f"query '{name}' has come to the end of its lifetime")
-        if any(not queries[name].runs for name in self._workload.plans):
-            self._install(self._workload.only(name for name in self._workload.plans if queries[name].runs))
+        if any(not queries[name].runs for name in self._workload.queries):
+            self._install(self._workload.only(name for name in self._workload.queries if queries[name].runs))
         if self._described is not self._workload:
             self._checkpoint.write_workload(decision.epoch, describe_workload(self._workload, self._streams))
-        chunks, dropped, coverage = self._retain((*before.chunks, *progress.absorbed.chunks), queries, progress)
+        stepped = progress.stepped
+        there = (*before.chunks, *progress.absorbed.chunks, *stepped.chunks)
+        retained = retain(
+            self._workload,
+            tuple(chunk for chunk in there if chunk.name not in stepped.replaced),
+            {
+                **{s.id: EVER[0] for s in self._workload.stores},
+                **stepped.expired,
+                **expired_panes(self._workload, queries),
+            },
+            before.coverage,
+            progress.absorbed,
+            self._io,
+            self._checkpoint.state_folder,
+            self._checkpoint.bins,
+            decision.epoch,
+        )
         manifest = Manifest(
             epoch=decision.epoch,
             batch=decision.batch,
             clocks=progress.clocks,
             ledger={s.name: before.ledger.get(s.name, Entry()) + _entry(progress, s.name) for s in self._streams},
             queries=queries,
-            coverage=coverage,
+            coverage=retained.coverage,
             workload=before.workload if self._described is self._workload else decision.epoch,
-            chunks=chunks,
+            chunks=retained.chunks,
             schedule=self._learned(progress),
+            flows={n: s for n, s in {**before.flows, **stepped.state}.items() if n in self._workload.flows},
             observed={
                 "wall_us": decision.wall_us,
                 "seconds": round(time.monotonic() - progress.began_s, 4),
@@ -432,22 +419,25 @@ class Epochs:
                 "jobs": self._jobs() - jobs,
                 "rows": {name: count.entry.rows_in for name, count in progress.absorbed.counts.items()},
                 "due": {name: due.count for name, due in progress.due.items()},
-                "state_bytes": sum(chunk.bytes for chunk in chunks),
+                "state_bytes": sum(chunk.bytes for chunk in retained.chunks),
                 "replay": progress.replay,
+                **({"flows": stepped.observed} if stepped.observed else {}),
             },
         )
         self._probe("before-manifest")
         self._checkpoint.commit(manifest)
         self._manifest, self._described = manifest, self._workload
         self._probe("after-manifest")
-        self._checkpoint.clean(manifest, dropped)
+        self._checkpoint.clean(manifest, retained.dropped | stepped.replaced)
 
     def _outcome(self, name: str, state: QueryState, progress: Progress) -> QueryState:
         if name in progress.failed:
             return replace(state, failed=progress.failed[name])
-        if not state.runs or name not in self._workload.plans:
+        if not state.runs or name not in self._workload.queries:
             return state
         state = self._aged(name, state, progress)
+        if name in self._workload.flows:
+            return replace(state, answers=state.answers + 1, rows=state.rows + progress.rows.get(name, 0))
         due = progress.due.get(name)
         waiting = progress.scheduled.left.get(name, 0) if progress.scheduled else 0
         if due is None:
@@ -467,14 +457,15 @@ class Epochs:
 
     def _aged(self, name: str, state: QueryState, progress: Progress) -> QueryState:
         """A query with a lifetime ends when time has passed it."""
-        plan = self._workload.plans[name]
+        plan = self._workload.queries[name]
         if plan.query.lifetime_us is None:
             return state
         now = watermark_of(progress.clocks, streams_of(plan.query.root))
         if now is None:
             return state
         ends = state.ends_us if state.ends_us is not None else now + plan.query.lifetime_us
-        return replace(state, ends_us=ends, ended=now >= ends and not self._owes(name, ends, progress))
+        owes = name in self._workload.plans and self._owes(name, ends, progress)
+        return replace(state, ends_us=ends, ended=now >= ends and not owes)
 
     def _owes(self, name: str, ends_us: int, progress: Progress) -> bool:
         """Whether windows up to a time have been put off to another epoch."""
@@ -497,48 +488,6 @@ class Epochs:
             self._workload, progress.due, progress.spent, answer_s, other_s, progress.scheduled.state
         )
 
-    def _retain(
-        self, chunks: tuple[Chunk, ...], queries: Mapping[str, QueryState], progress: Progress
-    ) -> tuple[tuple[Chunk, ...], frozenset[str], dict[str, Coverage]]:
-        """Chunks that some query still needs, few of them; the names of those that can go; what is covered then."""
-        expired = self._expired(queries)
-        kept = tuple(c for c in chunks if any(id_ in expired and end > expired[id_] for id_, end in c.ends))
-        sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends)) for c in kept]
-        merge = plan_merge(sizes, pieces=self._checkpoint.bins)
-        if isinstance(merge, Merge):
-            kept = self._compact(kept, merge, expired, progress.decision.epoch)
-        coverage: dict[str, Coverage] = {}
-        for id_, needed in self._workload.kept.items():
-            before = cover(self._manifest.coverage.get(id_), needed, None)
-            made = progress.absorbed.rows.get(id_, 0) if progress.absorbed.counts else before.rows
-            if made is not None and before.rows is not None:
-                made = before.rows + (made - before.rows) * 0.3
-            coverage[id_] = replace(before, rows=made)
-            if expired[id_] > _EVER[0]:
-                coverage[id_] = forget(coverage[id_], expired[id_], made)
-        names = {chunk.name for chunk in kept}
-        return kept, frozenset(chunk.name for chunk in chunks if chunk.name not in names), coverage
-
-    def _expired(self, queries: Mapping[str, QueryState]) -> dict[str, int]:
-        """Per synopsis in use the time before which no window to come reaches."""
-        expired: dict[str, int] = {}
-        for name in self._workload.plans:
-            state, window = queries[name], self._workload.plans[name].aggregate.window
-            # The window answered last stays: it is what a one-time query asks for.
-            reach = _EVER[0] if state.answered_us is None else state.answered_us - window.size_us
-            for id_ in self._workload.sources_of(name):
-                expired[id_] = min(expired.get(id_, reach), reach)
-        return expired
-
-    def _compact(
-        self, chunks: tuple[Chunk, ...], merge: Merge, expired: Mapping[str, int], epoch: int
-    ) -> tuple[Chunk, ...]:
-        layouts = tuple(layout_of(k.synopsis, k.measures, k.pane_us) for k in self._workload.kept.values())
-        task = CompactTask(self._checkpoint.state_folder, epoch, merge.level, merge.chunks, layouts, dict(expired))
-        made = blamed(lambda: self._io.compact(task))
-        merged = set(merge.chunks)
-        return (*(chunk for chunk in chunks if chunk.name not in merged), *made)
-
     # 6 observe -----------------------------------------------------------------------------------------------------
 
     def _observe(self) -> None:
@@ -547,10 +496,10 @@ class Epochs:
     # -----------------------------------------------------------------------------------------------------------------
 
     def _live(self) -> list[str]:
-        return [name for name in self._workload.plans if self._manifest.queries[name].runs]
+        return [name for name in self._workload.queries if self._manifest.queries[name].runs]
 
     def _stream_groups(self) -> list[tuple[str, ...]]:
-        return [streams_of(plan.query.root) for plan in self._workload.plans.values()]
+        return [streams_of(plan.query.root) for plan in self._workload.queries.values()]
 
     def _clocks(self) -> dict[str, StreamClock]:
         return {s.name: self._manifest.clocks.get(s.name, StreamClock()) for s in self._streams}
@@ -559,7 +508,7 @@ class Epochs:
         clocks = self._clocks()
         marks = [clocks[stream.name].watermark_us for stream in self._streams]
         return tuple(
-            Bounds(_EVER[0] if mark is None else mark, decision.wall_us + stream.ahead_us)
+            Bounds(EVER[0] if mark is None else mark, decision.wall_us + stream.ahead_us)
             for stream, mark in zip(self._streams, marks, strict=True)
         )
 
@@ -567,13 +516,12 @@ class Epochs:
         self._workload = workload
         self._projections.clear()
         self._schemas.clear()
-        self._specs.clear()
 
     def _projection(self, names: tuple[str, ...]) -> Projection:
         if names not in self._projections:
-            kept = self._workload.only(names).kept
+            part = self._workload.only(names)
             self._projections[names] = projection(
-                self._streams, tuple(kept.values()), self._checkpoint.bins, self._corrupt
+                self._streams, tuple(part.kept.values()), self._checkpoint.bins, self._corrupt, part.stores
             )
         return self._projections[names]
 

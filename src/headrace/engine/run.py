@@ -25,7 +25,7 @@ from headrace.engine.workload import adopt, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
 from headrace.language import bind_query
 from headrace.model import Pipeline, Query, SinkSpec, Stream
-from headrace.planning import Workload, plan_answer
+from headrace.planning import Workload, plan_query
 from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Run:
                 raise SpecError(Problem(f"there is no query '{name}'; known: {', '.join(known) or 'none'}"))
             del known[name]
         judged = self._judged(add, known)
-        plans = {query.name: plan_answer(query) for query in judged}
+        plans = {query.name: plan_query(query) for query in judged}
         known |= {query.name: query for query in judged}
         _refuse_shared_paths(known.values())
         states = parts.epochs.manifest.queries
@@ -207,9 +207,9 @@ class Run:
         def plan(workload: Workload, manifest: Manifest) -> tuple[Workload, Manifest, dict[str, Sink]]:
             over = {name for name in plans if _is_over(manifest.queries.get(name), known[name])}
             new = {name: made for name, made in plans.items() if name not in over}
-            staying = {n: p for n, p in workload.plans.items() if n in known and n not in plans}
+            staying = {n: p for n, p in workload.queries.items() if n in known and n not in plans}
             made = plan_workload({**staying, **new}, parts.pipeline.streams, workload, manifest.coverage)
-            others = {n: s for n, s in manifest.queries.items() if n in known and n not in made.plans}
+            others = {n: s for n, s in manifest.queries.items() if n in known and n not in made.queries}
             for q in judged:
                 # No epoch is under way here: opening a sink clears what a crashed one has left in its folder.
                 opened[q.name] = (
@@ -247,7 +247,7 @@ class Run:
             names.add(query.name.lower())
             try:
                 judged.append(judge(query, parts.pipeline.streams, parts.spark, rows))
-                plan_answer(judged[-1])
+                plan_query(judged[-1])
             except SpecError as error:
                 problems += error.problems
         if problems:
@@ -317,7 +317,7 @@ def start(
     whole, corrupt, failed, queries = _sources(pipeline, spark, sources)
     columns = columns_in_use(queries, pipeline.streams)
     rows = unite(pipeline.streams, sources, columns)
-    plans = {query.name: plan_answer(query) for query in queries}
+    plans = {query.name: plan_query(query) for query in queries}
     refused = {q.name: QueryState(q.sql, failed=failed[q.name]) for q in pipeline.queries if q.name in failed}
     storage = open_storage(root, spark)
     # Spark's other way to write its log starts a process per file on a local disk; one writer needs no such care.

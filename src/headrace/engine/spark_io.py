@@ -95,8 +95,10 @@ class SparkIo:
         return cargo.mapInArrow(_Answer(self._on_bins(_AsBatch(task), needs)), ddl)
 
     def compact(self, task: CompactTask) -> list[Chunk]:
-        needs = {layout.id: task.chunks for layout in task.layouts}
-        return self._write(self._cargo(needs), self._on_bins(task, needs), MAGIC, self._checkpoint.bins)
+        needs = dict.fromkeys((*(layout.id for layout in task.layouts), *task.stores), task.chunks)
+        return self._write(
+            self._cargo(needs, frozenset(task.stores)), self._on_bins(task, needs), MAGIC, self._checkpoint.bins
+        )
 
     def verify(self, chunks: Sequence[Chunk]) -> list[str]:
         folder = self._checkpoint.state_folder

@@ -82,6 +82,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
             }
             for id_, coverage in manifest.coverage.items()
         },
+        "flows": dict(manifest.flows),
         "state": {"chunks": len(manifest.chunks), "bytes": sum(chunk.bytes for chunk in manifest.chunks)},
         "last_epoch": dict(manifest.observed),
         "decisions": [],

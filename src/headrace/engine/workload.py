@@ -13,6 +13,7 @@ from headrace.planning import (
     AnswerPlan,
     Coverage,
     Feed,
+    FlowPlan,
     Kept,
     Known,
     Measure,
@@ -105,16 +106,18 @@ def _type(text: str) -> DataType:
 
 
 def plan_workload(
-    plans: Mapping[str, AnswerPlan],
+    plans: Mapping[str, AnswerPlan | FlowPlan],
     streams: Sequence[Stream],
     before: Description | Workload | None,
     coverage: Mapping[str, Coverage],
 ) -> Workload:
-    """How the plans share synopses, given what the checkpoint keeps already."""
+    """How the plans share synopses, given what the checkpoint keeps already; each flow keeps rows of its own."""
+    aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AnswerPlan)}
+    flows = {name: plan for name, plan in plans.items() if isinstance(plan, FlowPlan)}
     if before is None:
-        return share(plans, streams)
+        return replace(share(aggregates, streams), flows=flows)
     known = {id_: Known(kept.synopsis, coverage[id_]) for id_, kept in before.kept.items() if id_ in coverage}
-    return share(plans, streams, known, before.supplies)
+    return replace(share(aggregates, streams, known, before.supplies), flows=flows)
 
 
 def adopt(
@@ -125,16 +128,21 @@ def adopt(
 ) -> Manifest:
     """The state to go on from: queries that are known go on, new ones start now, others leave."""
     if manifest is None:
-        states = {name: _fresh(plan, None) for name, plan in workload.plans.items()}
+        states = {name: _fresh(plan, None) for name, plan in workload.queries.items()}
         fresh = {id_: cover(None, kept, None) for id_, kept in workload.kept.items()}
         return Manifest(-1, -1, queries={**states, **refused}, coverage=fresh)
     seen = {id_: _seen_us(manifest, kept) for id_, kept in workload.kept.items()}
     coverage = {id_: cover(manifest.coverage.get(id_), kept, seen[id_]) for id_, kept in workload.kept.items()}
     queries: dict[str, QueryState] = {}
-    for name, plan in workload.plans.items():
+    for name, plan in workload.queries.items():
         known = manifest.queries.get(name)
         if known is not None and known.sql == plan.query.sql and known.runs:
             queries[name] = _with_lifetime(known, plan.query.lifetime_us)
+            continue
+        if isinstance(plan, FlowPlan):
+            queries[name] = _fresh(plan, None)
+            anew = "is new" if known is None else "starts anew"
+            note(f"query '{name}' {anew}: its results are about rows from now on")
             continue
         since = complete_since(workload, name, coverage)
         new = since is not None and since == _latest(seen[id_] for id_ in workload.sources_of(name))
@@ -158,14 +166,22 @@ def adopt(
         else:
             note(f"query '{name}' is new: {answers}")
     for name in manifest.queries:
-        if name not in workload.plans and name not in refused:
+        if name not in workload.queries and name not in refused:
             note(f"query '{name}' is gone: what only it needed goes with the next epoch")
-    return replace(manifest, queries={**queries, **refused}, coverage=coverage)
+    # What operators remember of a query that starts anew is about other rows.
+    flows = {n: s for n, s in manifest.flows.items() if n in queries and _goes_on(manifest, n, queries)}
+    return replace(manifest, queries={**queries, **refused}, coverage=coverage, flows=flows)
 
 
-def _fresh(plan: AnswerPlan, since_us: int | None) -> QueryState:
+def _goes_on(manifest: Manifest, name: str, queries: Mapping[str, QueryState]) -> bool:
+    known = manifest.queries.get(name)
+    return known is not None and known.runs and known.sql == queries[name].sql
+
+
+def _fresh(plan: AnswerPlan | FlowPlan, since_us: int | None) -> QueryState:
     query = plan.query
-    return QueryState(query.sql, since_us, slide_us=plan.aggregate.window.slide_us, lifetime_us=query.lifetime_us)
+    slide_us = plan.aggregate.window.slide_us if isinstance(plan, AnswerPlan) else 0
+    return QueryState(query.sql, since_us, slide_us=slide_us, lifetime_us=query.lifetime_us)
 
 
 def _with_lifetime(state: QueryState, lifetime_us: int | None) -> QueryState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 __all__ = ["EpochDecision", "Flush", "GroupSchedule", "Idle", "ScheduleDecision"]
@@ -63,6 +63,7 @@ class EpochDecision:
     idle: tuple[Idle, ...] = ()
     flush: Flush | None = None
     schedule: ScheduleDecision | None = None
+    flows: Mapping[str, Any] = field(default_factory=dict)  # by query, in plain values with a reason
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""
@@ -84,6 +85,7 @@ class EpochDecision:
             idle=tuple(Idle(**item) for item in value["idle"]),
             flush=Flush(**value["flush"]) if value["flush"] else None,
             schedule=_schedule(value["schedule"]) if value["schedule"] else None,
+            flows=value.get("flows", {}),
         )
 
 

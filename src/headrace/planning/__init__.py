@@ -2,6 +2,8 @@
 
 from headrace.planning.coverage import Coverage, cover, forget
 from headrace.planning.explain import explain, explain_text
+from headrace.planning.flow import FlowPlan, RowFeed, RowStore
+from headrace.planning.plan import plan_query
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, Spent, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, share
 from headrace.planning.synopsis import ROWS, AggregateSource, AnswerPlan, Demand, Feed, Measure, Synopsis, plan_answer
@@ -13,10 +15,13 @@ __all__ = [
     "Coverage",
     "Demand",
     "Feed",
+    "FlowPlan",
     "Kept",
     "Known",
     "Measure",
     "QueryTimes",
+    "RowFeed",
+    "RowStore",
     "Schedule",
     "Scheduled",
     "Source",
@@ -30,6 +35,7 @@ __all__ = [
     "forget",
     "groups_of",
     "plan_answer",
+    "plan_query",
     "share",
     "subgroup_of",
 ]

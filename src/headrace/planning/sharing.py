@@ -14,12 +14,13 @@ restart finds everything where it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from headrace.model import Kind, Stream
 from headrace.planning.coverage import Coverage, covers
 from headrace.planning.filters import disjoint_union
+from headrace.planning.flow import FlowPlan, RowStore
 from headrace.planning.synopsis import AnswerPlan, Measure, Synopsis
 
 __all__ = ["Kept", "Known", "Source", "Supply", "Workload", "share"]
@@ -66,6 +67,17 @@ class Workload:
     kept: Mapping[str, Kept]
     supplies: Mapping[str, Supply]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # main synopsis -> its queries
+    flows: Mapping[str, FlowPlan] = field(default_factory=dict)  # queries whose results come with their rows
+
+    @property
+    def queries(self) -> dict[str, AnswerPlan | FlowPlan]:
+        """All plans, of aggregates and of flows."""
+        return {**self.plans, **self.flows}
+
+    @property
+    def stores(self) -> tuple[RowStore, ...]:
+        """The rows that are kept for flows."""
+        return tuple(store for plan in self.flows.values() for store in plan.stores)
 
     def sources_of(self, query: str) -> tuple[str, ...]:
         """The kept synopses a query is answered from."""
@@ -74,7 +86,10 @@ class Workload:
 
     def only(self, names: Iterable[str]) -> Workload:
         """The part of the workload that some of its queries need."""
-        return _assembled({name: self.plans[name] for name in names}, self.supplies, self._definitions())
+        wanted = list(names)
+        plans = {name: self.plans[name] for name in wanted if name in self.plans}
+        flows = {name: self.flows[name] for name in wanted if name in self.flows}
+        return replace(_assembled(plans, self.supplies, self._definitions()), flows=flows)
 
     def _definitions(self) -> dict[str, Synopsis]:
         return {id_: kept.synopsis for id_, kept in self.kept.items()}

@@ -1,0 +1,138 @@
+"""The answer step of an epoch: all due windows of all queries, directly written ones in one job, the others by SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from headrace.engine.answer import AnswerSpec, Panes, spec_of
+from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.chunks import Chunk
+from headrace.engine.deliver import AnswerTask, CombineTask, Delivery, Work
+from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
+from headrace.engine.sinks import FileSink, Sink
+from headrace.engine.state_io import StateIo
+from headrace.planning import Spent, Workload
+from headrace.policies import Due
+
+__all__ = ["Answered", "Answering", "Given", "writes_parquet"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """An epoch to answer: what is due in it, and the chunks that hold panes."""
+
+    epoch: int
+    replay: bool
+    due: Mapping[str, Due]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass
+class Answered:
+    """What became of the due queries: rows written where that is known, causes of failures, what groups took."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    spent: list[Spent] = field(default_factory=list)
+
+
+def writes_parquet(sink: Sink, io: StateIo) -> bool:
+    """Whether tasks can write a query's results themselves."""
+    return isinstance(sink, FileSink) and sink.format == "parquet" and not sink.options and io.delivers_to(sink.storage)
+
+
+class Answering:
+    """Answers epochs; remembers what groups of queries took, to spread them over tasks."""
+
+    def __init__(self, io: StateIo, folder: str, bins: int, probe: Callable[[str], None]) -> None:
+        self._io, self._folder, self._bins, self._probe = io, folder, bins, probe
+        self._specs: dict[str, AnswerSpec] = {}
+        self._workload: Workload | None = None
+        self._took: dict[str, float] = {}
+
+    def spec(self, workload: Workload, name: str) -> AnswerSpec:
+        """What tasks need to answer a query."""
+        if workload is not self._workload:
+            self._workload = workload
+            self._specs.clear()
+        if name not in self._specs:
+            self._specs[name] = spec_of(workload, name)
+        return self._specs[name]
+
+    def answer(self, workload: Workload, sinks: Mapping[str, Sink], given: Given) -> Answered:
+        """Answers what is due and gives it to the sinks."""
+        answered = Answered()
+        works = {name: self._work(workload, name, sinks[name], due) for name, due in given.due.items()}
+        direct = {name: work for name, work in works.items() if work.finish is not None}
+        panes = self._panes(workload, works, given)
+        if direct:
+            self._deliver(workload, sinks, direct, panes, given, answered)
+        for name, work in works.items():
+            if work.finish is None:
+                self._deliver_by_sql(workload, sinks[name], name, work, panes, given, answered)
+        return answered
+
+    def _work(self, workload: Workload, name: str, sink: Sink, due: Due) -> Work:
+        finish = direct_finish(workload.plans[name].query) if writes_parquet(sink, self._io) else None
+        return Work(self.spec(workload, name), due, finish, sink.staging if isinstance(sink, FileSink) else None)
+
+    def _panes(self, workload: Workload, works: Mapping[str, Work], given: Given) -> Panes:
+        """The chunks that hold panes of the due windows, by synopsis."""
+        least: dict[str, int] = {}
+        for name, work in works.items():
+            begin = work.due.first_us - work.spec.size_us
+            for id_ in workload.sources_of(name):
+                least[id_] = min(begin, least.get(id_, begin))
+        chunks: dict[str, list[str]] = {id_: [] for id_ in least}
+        for chunk in given.chunks:
+            for id_, end in chunk.ends:
+                if id_ in least and end > least[id_]:
+                    chunks[id_].append(chunk.name)
+        return Panes(self._folder, {id_: tuple(names) for id_, names in chunks.items()}, self._bins)
+
+    def _deliver(
+        self,
+        workload: Workload,
+        sinks: Mapping[str, Sink],
+        works: Mapping[str, Work],
+        panes: Panes,
+        given: Given,
+        answered: Answered,
+    ) -> None:
+        names, items = tuple(works), tuple(works.values())
+        groups: dict[tuple[str, bool], list[int]] = {}
+        for number, (name, work) in enumerate(works.items()):
+            groups.setdefault((workload.plans[name].main, work.spec.main.whole), []).append(number)
+        members = tuple((main, tuple(numbers)) for (main, _), numbers in groups.items())
+        combine = CombineTask(panes, items, members, tuple(self._took.get(main, 0.01) for main, _ in members))
+        delivered = blamed(lambda: self._io.deliver(combine))
+        answered.spent = [item for item in delivered if isinstance(item, Spent)]
+        self._took |= {item.group: item.seconds for item in answered.spent}
+        files: dict[str, list[str]] = {name: [] for name in names}
+        for delivery in (item for item in delivered if isinstance(item, Delivery)):
+            name = names[delivery.work]
+            if delivery.error is not None:
+                answered.failed[name] = delivery.error
+            else:
+                assert delivery.file is not None
+                files[name].append(delivery.file)
+                answered.rows[name] = answered.rows.get(name, 0) + delivery.rows
+        self._probe("mid-sinks")
+        for name in names:
+            if name not in answered.failed:
+                sink = sinks[name]
+                assert isinstance(sink, FileSink)
+                sink.adopt(files[name], given.epoch, given.replay)
+
+    def _deliver_by_sql(
+        self, workload: Workload, sink: Sink, name: str, work: Work, panes: Panes, given: Given, answered: Answered
+    ) -> None:
+        query = workload.plans[name].query
+        task = AnswerTask(panes, work, answer_schema(query))
+        try:
+            results = spark_finish(self._io.answers(task, answer_ddl(query)), query.finish)
+            answered.rows[name] = sink.write(results, given.epoch, given.replay) or 0
+        except Exception as failure:
+            raise_if_not_a_querys(failure)
+            answered.failed[name] = cause_of(failure)

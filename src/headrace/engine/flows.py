@@ -1,0 +1,92 @@
+"""Operators whose results come with the rows: what they see of an epoch, and what they make of it.
+
+An operator serves all queries of its kind (joins, row windows). The epoch calls it three times:
+
+    decide   admit: what it will do, with the reason; logged before anything acts, and read again on replay
+    cuts     absorb: how the rows of its stores are cut into the slices of this epoch's chunks
+    step     answer: reads stores and rows, delivers results, makes state
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.engine.absorb import Absorbed, Cut
+from headrace.engine.chunks import Chunk
+from headrace.engine.sinks import Sink
+from headrace.model import EpochDecision
+from headrace.planning import FlowPlan
+from headrace.policies import StreamClock
+
+__all__ = ["FlowOperator", "Moment", "Stepped"]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An epoch as an operator sees it: time before and after its rows, all state, its queries and their sinks.
+
+    `chunks` were there before the epoch, `absorbed.chunks` came with its rows; `state` is what the operator left in the
+    last manifest, by query.
+    """
+
+    decision: EpochDecision
+    replay: bool
+    flows: Mapping[str, FlowPlan]
+    sinks: Mapping[str, Sink]
+    chunks: tuple[Chunk, ...]
+    absorbed: Absorbed
+    before: Mapping[str, StreamClock]
+    after: Mapping[str, StreamClock]
+    state: Mapping[str, Any]
+
+    @property
+    def flush(self) -> bool:
+        return self.decision.flush is not None
+
+
+@dataclass
+class Stepped:
+    """What an operator made of an epoch, by query, and of its stores.
+
+    `expired` gives per store the time before which no row is needed any more: chunks that hold nothing newer go.
+    `replaced` are chunks whose place others of `chunks` have taken. `state` goes into the manifest as it is.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+    expired: dict[str, int] = field(default_factory=dict)
+    chunks: tuple[Chunk, ...] = ()
+    replaced: frozenset[str] = frozenset()
+    observed: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, other: Stepped) -> None:
+        """Takes what another operator made."""
+        self.rows |= other.rows
+        self.failed |= other.failed
+        self.state |= other.state
+        self.expired |= other.expired
+        self.observed |= other.observed
+        self.chunks += other.chunks
+        self.replaced |= other.replaced
+
+
+class FlowOperator(Protocol):
+    """Runs all queries of one kind."""
+
+    def serves(self, plan: FlowPlan) -> bool:
+        """Whether a query is of its kind."""
+
+    def decide(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+        """By query what is decided for the coming epoch, in plain JSON values with a `reason`."""
+
+    def cuts(self, flows: Mapping[str, FlowPlan], decided: Mapping[str, Any]) -> dict[str, Cut]:
+        """By store how its rows are cut in an epoch for which this was decided."""
+
+    def ends(self, plan: FlowPlan, stream: str, last_us: int) -> int | None:
+        """Where a flush moves the watermark of a stream whose last row is known; None: it may stay where it is."""
+
+    def step(self, moment: Moment) -> Stepped:
+        """Makes results of the epoch's rows, and puts them where the sinks find them."""

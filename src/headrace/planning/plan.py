@@ -1,0 +1,14 @@
+"""How a query is run, by the kind of its root."""
+
+from __future__ import annotations
+
+from headrace.model import Query
+from headrace.planning.flow import FlowPlan
+from headrace.planning.synopsis import AnswerPlan, plan_answer
+
+__all__ = ["plan_query"]
+
+
+def plan_query(query: Query) -> AnswerPlan | FlowPlan:
+    """The plan of a query; SpecError if it cannot be run by this version."""
+    return plan_answer(query)
