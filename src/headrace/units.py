@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["SECOND_US", "format_bytes", "format_duration", "parse_duration"]
+__all__ = ["SECOND_US", "format_bytes", "format_duration", "parse_duration", "parse_size"]
 
 SECOND_US = 1_000_000
 
@@ -48,6 +48,18 @@ def parse_duration(text: str) -> int:
             f"{text!r} is not a duration; write a number and a unit, such as '10 seconds', '5 min' or '1 hour'"
         )
     return round(total)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as Spark's settings have them; raises ValueError with the accepted form.
+
+    >>> parse_size("512m"), parse_size("2 GB"), parse_size("100")
+    (536870912, 2147483648, 100)
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:b|ib)?\s*", text.lower())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write a number and a unit, such as '512m' or '2g'")
+    return int(match.group(1)) << (10 * " kmgt".index(match.group(2) or " "))
 
 
 def format_duration(us: int) -> str:

@@ -37,6 +37,7 @@ __all__ = [
     "parts_of",
     "read_part",
     "read_slices",
+    "slice_parts",
     "verify_chunk",
     "write_chunk",
 ]
@@ -172,6 +173,13 @@ def read_slices(folder: str, name: str, store: str) -> Iterator[tuple[int, pl.Da
         )
         return
     yield from ((part.bin, _part(uri, part)) for part in _index(uri) if part.synopsis == store)
+
+
+def slice_parts(folder: str, name: str, store: str) -> list[Part]:
+    """Which slices of a row store a chunk holds, without reading them."""
+    box = current_box()
+    found = _index(f"{folder}/{name}") if box is None else [part for part, _ in box.parts.get(name, ())]
+    return [part for part in found if part.synopsis == store]
 
 
 def parts_of(uri: str, data: bytes) -> Iterator[tuple[Part, bytes]]:

@@ -200,6 +200,9 @@ class Epochs:
                 flows=self._decide_flows(epoch),
             )
             self._checkpoint.write_decision(decision)
+        elif self._workload.flows.keys() - decision.flows.keys():
+            # Queries that came after the crash: nothing of theirs has acted yet.
+            decision = replace(decision, flows={**self._decide_flows(epoch), **decision.flows})
         self._last_schedule = decision.schedule
         self._probe("after-decision")
         return Progress(decision, replay, began, Absorbed())

@@ -75,6 +75,10 @@ def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: Da
             _types(answers, [query.finish.having], query)
         outputs = tuple(replace(o, type=t) for o, t in zip(query.finish.outputs, types, strict=True))
         judged = replace(judged, finish=replace(query.finish, outputs=outputs))
+    if isinstance(root, Join):
+        known = {column.name: column.type for column in root.columns}
+        outputs = tuple(replace(o, type=known[o.sql]) for o in query.finish.outputs)
+        judged = replace(judged, finish=replace(query.finish, outputs=outputs))
     return judged
 
 
@@ -92,7 +96,21 @@ def _judged(operator: Operator, query: Query, rows: DataFrame) -> Operator:
             known = {column.name: column.type for column in columns_of(below)}
             return replace(operator, input=below, aggregates=tuple(_typed(a, known) for a in aggregates))
         case Join(left=left, right=right):
-            return replace(operator, left=_side(left, query, rows), right=_side(right, query, rows))
+            judged = replace(operator, left=_side(left, query, rows), right=_side(right, query, rows))
+            return _joined(judged, query, rows)
+
+
+def _joined(join: Join, query: Query, rows: DataFrame) -> Join:
+    """A join with Spark's types of its columns, over the judged columns of its sides."""
+    structs = [
+        f"{side.alias} STRUCT<{', '.join(f'`{c.name}`: {c.type}' for c in columns_of(side.input))}>"
+        for side in (join.left, join.right)
+    ]
+    pairs = rows.sparkSession.createDataFrame([], ", ".join(structs))
+    conditions = (join.on, join.where, join.rest)
+    _types(pairs, [condition.sql for condition in conditions if condition is not None], query)
+    types = _types(pairs, [column.sql for column in join.columns], query)
+    return replace(join, columns=tuple(replace(c, type=t) for c, t in zip(join.columns, types, strict=True)))
 
 
 def _side(side: JoinSide, query: Query, rows: DataFrame) -> JoinSide:

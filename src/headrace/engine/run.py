@@ -13,6 +13,7 @@ from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.choose_io import choose_io
 from headrace.engine.epoch import Epochs
 from headrace.engine.hooks import Hooks
+from headrace.engine.join import JoinOperator
 from headrace.engine.judge import columns_in_use, judge
 from headrace.engine.session import tune
 from headrace.engine.ship import prepare_executors
@@ -26,7 +27,7 @@ from headrace.errors import CorruptStateError, EngineError, HeadraceError, Locke
 from headrace.language import bind_query
 from headrace.model import Pipeline, Query, SinkSpec, Stream
 from headrace.planning import Workload, plan_query
-from headrace.units import SECOND_US
+from headrace.units import SECOND_US, parse_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -345,9 +346,11 @@ def start(
             for name, plan in plans.items()
         }
         trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
+        operators = (_joins(pipeline, spark, io, point, hooks),)
         epochs = Epochs(
-            spark, point, io, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s
-        )
+            spark, point, io, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s,
+            operators,
+        )  # fmt: skip
         epochs.recover()
 
         def launch(united: United) -> StreamingQuery:
@@ -363,6 +366,12 @@ def start(
         raise
     parts = _Parts(spark, pipeline, sources, whole, point, io, epochs, sinks, hooks, launch, rows, columns)
     return Run(parts, query, once, flush)
+
+
+def _joins(pipeline: Pipeline, spark: SparkSession, io: StateIo, point: Checkpoint, hooks: Hooks) -> JoinOperator:
+    memory = spark.conf.get("spark.headrace.join.memory", None)
+    memory_bytes = None if memory is None else parse_size(memory)
+    return JoinOperator(io, point.state_folder, hooks.probe, pipeline.engine.join, memory_bytes)
 
 
 def _batch_runner(epochs: Epochs, united: United) -> Callable[[DataFrame, int], None]:

@@ -27,6 +27,7 @@ from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.chunks import MAGIC, Chunk, Part, fault_of, parts_of
 from headrace.engine.compact import CompactTask
 from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, whole_of
+from headrace.engine.join_task import Counted, JoinTask, JoinWork, PairsTask
 from headrace.engine.storage import Storage, for_spark, place_of
 from headrace.errors import CorruptStateError, EngineError
 from headrace.planning import Spent
@@ -92,6 +93,20 @@ class SparkIo:
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
         needs = task.panes.chunks
         cargo = self._cargo(needs, whole_of([task.work]))
+        return cargo.mapInArrow(_Answer(self._on_bins(_AsBatch(task), needs)), ddl)
+
+    def hosts(self) -> int:
+        """A host has what its bin is brought."""
+        return self._checkpoint.bins
+
+    def join(self, task: JoinTask, hosts: int) -> list[Delivery | Counted]:
+        needs = _needs(task.works)
+        cargo = self._cargo(needs, frozenset(needs))
+        return self._write(cargo, self._on_bins(task, needs), _PARQUET_MAGIC, hosts)
+
+    def pairs(self, task: PairsTask, hosts: int, ddl: str) -> DataFrame:
+        needs = _needs([task.work])
+        cargo = self._cargo(needs, frozenset(needs))
         return cargo.mapInArrow(_Answer(self._on_bins(_AsBatch(task), needs)), ddl)
 
     def compact(self, task: CompactTask) -> list[Chunk]:
@@ -178,6 +193,15 @@ class SparkIo:
                 if (number, i) not in files:
                     raise EngineError(f"task {number} has made {target}, and Spark has not written it")
                 self._storage.move(files[number, i], target.removeprefix(f"{self._storage.root}/"))
+
+
+def _needs(works: Iterable[JoinWork]) -> dict[str, list[str]]:
+    """The chunks that joins read, by store."""
+    found: dict[str, list[str]] = {}
+    for work in works:
+        for store, held in zip(work.stores, work.held, strict=True):
+            found.setdefault(store, []).extend((*held, *work.fresh))
+    return found
 
 
 def _names(needs: Mapping[str, Iterable[str]]) -> list[str]:
@@ -332,7 +356,7 @@ class _Answer:
 class _AsBatch:
     """Calls a task that takes bins as a batch."""
 
-    task: AnswerTask
+    task: AnswerTask | PairsTask
 
     def __call__(self, bins: Iterable[int]) -> Iterable[pa.RecordBatch]:
         return self.task(iter([pa.record_batch([pa.array(bins, pa.int64())], names=["id"])]))

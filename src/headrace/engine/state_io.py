@@ -18,6 +18,7 @@ from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask, VerifyTask
 from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery
 from headrace.engine.jobs import Jobs
+from headrace.engine.join_task import Counted, JoinTask, PairsTask
 from headrace.engine.reach import tasks_reach
 from headrace.engine.storage import Storage, is_remote, place_of
 from headrace.planning import Spent
@@ -43,6 +44,15 @@ class StateIo(Protocol):
 
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
         """One query's answers, for Spark SQL to finish."""
+
+    def hosts(self) -> int:
+        """Over how many tasks a join is spread."""
+
+    def join(self, task: JoinTask, hosts: int) -> list[Delivery | Counted]:
+        """Makes the pairs of joins, a task per host, and leaves their files in the sinks' staging folders."""
+
+    def pairs(self, task: PairsTask, hosts: int, ddl: str) -> DataFrame:
+        """The pairs of one join, for Spark SQL to finish."""
 
     def compact(self, task: CompactTask) -> list[Chunk]:
         """Merges chunks, a task per bin."""
@@ -83,6 +93,15 @@ class ArrowIo:
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
         bins = self._checkpoint.bins
         return self._spark.range(0, bins, 1, bins).mapInArrow(task, ddl)
+
+    def hosts(self) -> int:
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    def join(self, task: JoinTask, hosts: int) -> list[Delivery | Counted]:
+        return self._jobs.run(task, hosts)
+
+    def pairs(self, task: PairsTask, hosts: int, ddl: str) -> DataFrame:
+        return self._spark.range(0, hosts, 1, hosts).mapInArrow(task, ddl)
 
     def compact(self, task: CompactTask) -> list[Chunk]:
         return self._jobs.run(task, self._checkpoint.bins)

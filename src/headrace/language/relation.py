@@ -12,10 +12,24 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from headrace.language.emit import emit
+from headrace.language.infer import infer
 from headrace.language.names import HIDDEN_TIME
 from headrace.language.report import Fault
+from headrace.language.separable import separable
 from headrace.language.spark_text import Key, all_of, conjuncts, key_of, leaf, leaves, substitute
-from headrace.model import DataType, Join, JoinSide, Kind, NamedExpression, Operator, RangeWindow, Scan, Stream, Union
+from headrace.model import (
+    Comparison,
+    DataType,
+    Join,
+    JoinSide,
+    Kind,
+    NamedExpression,
+    Operator,
+    RangeWindow,
+    Scan,
+    Stream,
+    Union,
+)
 
 __all__ = [
     "JoinRelation",
@@ -170,9 +184,17 @@ def _join(relation: JoinRelation, takes: Sequence[Take], where: exp.Expr | None)
     condition = all_of(on) or exp.Boolean(this=True)
     rest = all_of(after)
     used = leaves(*(take.node for take in takes), condition, rest)
-    left, left_names = _side(relation.left, relation.left_us, used, all_of(pushed[0]), relation.right)
-    right, right_names = _side(relation.right, relation.right_us, used, all_of(pushed[1]), relation.left)
+    found, others = separable(
+        [*on, *after] if relation.how == "inner" else on, relation.left.columns, relation.right.columns
+    )
+    left, left_names, compared_left = _side(
+        relation.left, relation.left_us, used, all_of(pushed[0]), relation.right, [c.left for c in found]
+    )
+    right, right_names, compared_right = _side(
+        relation.right, relation.right_us, used, all_of(pushed[1]), relation.left, [c.right for c in found]
+    )
     names = {**left_names, **right_names}
+    remaining = all_of(others)
     return Join(
         left=left,
         right=right,
@@ -181,6 +203,10 @@ def _join(relation: JoinRelation, takes: Sequence[Take], where: exp.Expr | None)
         equalities=tuple(_equalities(on, relation, names)),
         columns=tuple(_named(take.name, substitute(take.node, names), take.type) for take in takes),
         where=None if rest is None else _named("where", substitute(rest, names), BOOLEAN),
+        comparisons=tuple(
+            Comparison(a, c.operator, b, c.type) for a, b, c in zip(compared_left, compared_right, found, strict=True)
+        ),
+        rest=None if remaining is None else _named("rest", substitute(remaining, names), BOOLEAN),
     )
 
 
@@ -201,17 +227,33 @@ def _push(
 
 
 def _side(
-    relation: Relation, range_us: int, used: Sequence[Key], where: exp.Expr | None, other: Relation
-) -> tuple[JoinSide, dict[Key, exp.Expr]]:
-    """One input of a join, with the columns used above, and what each of them is called there."""
+    relation: Relation,
+    range_us: int,
+    used: Sequence[Key],
+    where: exp.Expr | None,
+    other: Relation,
+    compared: Sequence[exp.Expr],
+) -> tuple[JoinSide, dict[Key, exp.Expr], list[str]]:
+    """One input of a join, with the columns used above, what each is called there, and the columns to compare by."""
     types = relation.columns
     wanted = [key for key in used if key in types]
     aliases = list(dict.fromkeys(table for table, _ in types))
     alias = aliases[0] if len(aliases) == 1 else _fresh("joined", [table for table, _ in other.columns])
     called = {key: key[1] if len(aliases) == 1 else f"c{number}" for number, key in enumerate(wanted)}
     takes = [Take(called[key], leaf(*key), types[key]) for key in wanted]
+    names: list[str] = []
+    for node in compared:
+        bare = node.unnest()
+        if isinstance(bare, exp.Column) and key_of(bare) in called:
+            names.append(called[key_of(bare)])
+            continue
+        known = next((take.name for take in takes if take.node == bare), None)
+        name = known or _fresh(f"compared{len(takes)}", list(called.values()))
+        if known is None:
+            takes.append(Take(name, bare, infer(bare, types)))
+        names.append(name)
     side = JoinSide(alias, lower(relation, takes, where), RangeWindow(range_us))
-    return side, {key: leaf(alias, name) for key, name in called.items()}
+    return side, {key: leaf(alias, name) for key, name in called.items()}, names
 
 
 def _fresh(name: str, taken: Sequence[str]) -> str:

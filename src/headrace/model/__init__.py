@@ -5,6 +5,7 @@ from headrace.model.ledger import Entry
 from headrace.model.pipeline import EngineSettings, Pipeline, PlacementSettings, Site
 from headrace.model.query import (
     Aggregate,
+    Comparison,
     Finish,
     Join,
     JoinSide,
@@ -31,6 +32,7 @@ __all__ = [
     "DEFAULT_IDLE_US",
     "Aggregate",
     "Column",
+    "Comparison",
     "DataType",
     "EngineSettings",
     "Entry",

@@ -13,6 +13,7 @@ from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, Slidin
 
 __all__ = [
     "Aggregate",
+    "Comparison",
     "Finish",
     "Join",
     "JoinSide",
@@ -72,8 +73,22 @@ class JoinSide:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column of the left input compared with one of the right: `left operator right`, both as `type`."""
+
+    left: str
+    operator: str  # = < <= > >=
+    right: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
-    """Pairs of rows within each other's ranges for which `on` holds; `columns` and `where` see both sides by alias."""
+    """Pairs of rows within each other's ranges for which `on` holds; `columns` and `where` see both sides by alias.
+
+    `comparisons` and `rest` together say the same as `on`, and for an inner join `on` and `where`: what can be looked
+    up by columns of each side, and what needs an expression over both.
+    """
 
     left: JoinSide
     right: JoinSide
@@ -82,6 +97,8 @@ class Join:
     equalities: tuple[tuple[str, str], ...]  # SQL pairs (left side, right side) that `on` requires to be equal
     columns: tuple[NamedExpression, ...]
     where: NamedExpression | None = None
+    comparisons: tuple[Comparison, ...] = field(default=(), compare=False)
+    rest: NamedExpression | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.how not in ("inner", "left", "right", "full"):

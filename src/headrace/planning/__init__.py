@@ -3,12 +3,15 @@
 from headrace.planning.coverage import Coverage, cover, forget
 from headrace.planning.explain import explain, explain_text
 from headrace.planning.flow import FlowPlan, RowFeed, RowStore
+from headrace.planning.join import LEFT, RIGHT, JoinPlan, plan_join
 from headrace.planning.plan import plan_query
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, Spent, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, share
 from headrace.planning.synopsis import ROWS, AggregateSource, AnswerPlan, Demand, Feed, Measure, Synopsis, plan_answer
 
 __all__ = [
+    "LEFT",
+    "RIGHT",
     "ROWS",
     "AggregateSource",
     "AnswerPlan",
@@ -16,6 +19,7 @@ __all__ = [
     "Demand",
     "Feed",
     "FlowPlan",
+    "JoinPlan",
     "Kept",
     "Known",
     "Measure",
@@ -35,6 +39,7 @@ __all__ = [
     "forget",
     "groups_of",
     "plan_answer",
+    "plan_join",
     "plan_query",
     "share",
     "subgroup_of",

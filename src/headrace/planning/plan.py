@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.model import Query
+from headrace.model import Join, Query
 from headrace.planning.flow import FlowPlan
+from headrace.planning.join import plan_join
 from headrace.planning.synopsis import AnswerPlan, plan_answer
 
 __all__ = ["plan_query"]
@@ -11,4 +12,4 @@ __all__ = ["plan_query"]
 
 def plan_query(query: Query) -> AnswerPlan | FlowPlan:
     """The plan of a query; SpecError if it cannot be run by this version."""
-    return plan_answer(query)
+    return plan_join(query) if isinstance(query.root, Join) else plan_answer(query)

@@ -2,6 +2,20 @@
 
 from headrace.policies.compaction import ChunkSize, Merge, NoMerge, plan_merge
 from headrace.policies.costs import CostModel, CostSample, learn
+from headrace.policies.diffusion import (
+    EVERYWHERE,
+    KEY,
+    ONCE,
+    Block,
+    JoinStats,
+    JoinWay,
+    Load,
+    SideStats,
+    choose_way,
+    host_of,
+    load_of,
+    spread_slices,
+)
 from headrace.policies.due import Due, due_windows, last_end_with_rows, newest_end
 from headrace.policies.groups import Costs, Group, SchedulePolicy, SubGroup
 from headrace.policies.periods import PeriodChoice, choose_periods, cost_per_pane
@@ -19,6 +33,10 @@ from headrace.policies.schedule import (
 from headrace.policies.watermark import StreamClock, advance_clock, find_idle, follow_others, watermark_of
 
 __all__ = [
+    "EVERYWHERE",
+    "KEY",
+    "ONCE",
+    "Block",
     "ChunkSize",
     "CostModel",
     "CostSample",
@@ -26,7 +44,10 @@ __all__ = [
     "Due",
     "Execution",
     "Group",
+    "JoinStats",
+    "JoinWay",
     "Left",
+    "Load",
     "Merge",
     "NoMerge",
     "PeriodChoice",
@@ -35,20 +56,25 @@ __all__ = [
     "Run",
     "SchedulePolicy",
     "ScheduleState",
+    "SideStats",
     "StreamClock",
     "SubGroup",
     "TaskState",
     "advance_clock",
     "choose_periods",
+    "choose_way",
     "cost_per_pane",
     "due_windows",
     "enter",
     "find_idle",
     "follow_others",
+    "host_of",
     "last_end_with_rows",
     "learn",
+    "load_of",
     "newest_end",
     "plan_epoch",
     "plan_merge",
+    "spread_slices",
     "watermark_of",
 ]

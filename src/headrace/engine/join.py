@@ -1,0 +1,366 @@
+"""The join operator: all windowed joins of a site, spread over hosts as `policies/diffusion.py` says.
+
+Absorb cuts each side's rows into slices of the kind that the way in force gives them. In the answer step every host, a
+task, makes the pairs of its blocks; plain columns go to Parquet straight from there, everything else through Spark SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.engine.absorb import Cut, Heavy
+from headrace.engine.answering import writes_parquet
+from headrace.engine.arrow_types import arrow_type
+from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.deliver import Delivery
+from headrace.engine.flows import Moment, Stepped
+from headrace.engine.join_sql import pairs_ddl, pairs_schema, spark_join
+from headrace.engine.join_task import Closing, Counted, JoinTask, JoinWork, PairsTask
+from headrace.engine.pairs import Matching
+from headrace.engine.retention import EVER
+from headrace.engine.sinks import FileSink
+from headrace.engine.state_io import StateIo
+from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan
+from headrace.policies import EVERYWHERE, ONCE, JoinStats, JoinWay, SideStats, StreamClock, choose_way, watermark_of
+
+if TYPE_CHECKING:
+    from headrace.engine.chunks import Chunk
+
+__all__ = ["JoinOperator"]
+
+# Slices per host: enough to give a host that is half as fast half as many.
+SLICES_PER_HOST = 4
+# Epochs over which rates, shares of keys and speeds are sampled before a way is chosen anew.
+PERIOD = 5
+# What a side is taken for before its first epoch.
+FIRST = SideStats(1000.0, 5000.0)
+SIDES = (LEFT, RIGHT)
+
+
+class JoinOperator:
+    """Runs all joins; see `FlowOperator`."""
+
+    def __init__(
+        self,
+        io: StateIo,
+        folder: str,
+        probe: Callable[[str], None],
+        way: str = "auto",
+        memory_bytes: float | None = None,
+        period: int = PERIOD,
+    ) -> None:
+        self._io, self._folder, self._probe = io, folder, probe
+        self._way, self._memory, self._period = way, memory_bytes, period
+
+    def serves(self, plan: FlowPlan) -> bool:
+        return isinstance(plan, JoinPlan)
+
+    # decide ----------------------------------------------------------------------------------------------------------
+
+    def decide(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+        decided: dict[str, Any] = {}
+        hosts = self._io.hosts()
+        for name, plan in flows.items():
+            assert isinstance(plan, JoinPlan)
+            decided[name] = self._decide(plan, state.get(name) or {}, hosts)
+        return decided
+
+    def _decide(self, plan: JoinPlan, state: Mapping[str, Any], hosts: int) -> dict[str, Any]:
+        before = _way_of(state["way"]) if "way" in state else None
+        slices = int(state.get("slices", SLICES_PER_HOST * hosts))
+        sample = state.get("sample") or {"epochs": 0}
+        # The first choice is a guess: what the first epoch brings decides the second.
+        due = before is None or state.get("guess") or sample["epochs"] >= self._period or len(set(before.hosts)) > hosts
+        way = before if before is not None and not due else self._wanted(plan, state, before, slices, hosts)
+        return {
+            **asdict(way),
+            "slices": slices,
+            "sampled": bool(due),
+            "guess": before is None,
+            "mixed": "way" in state and (_signature(way) != state["signature"] or state.get("until") is not None),
+        }
+
+    def _wanted(
+        self, plan: JoinPlan, state: Mapping[str, Any], before: JoinWay | None, slices: int, hosts: int
+    ) -> JoinWay:
+        speeds = tuple(state.get("speeds") or ())
+        stats = JoinStats(
+            _stats(state, LEFT),
+            _stats(state, RIGHT),
+            bool(plan.equal),
+            speeds if len(speeds) == hosts else (1.0,) * hosts,
+            self._memory,
+        )
+        return choose_way(stats, self._way, before, slices)
+
+    def cuts(self, flows: Mapping[str, FlowPlan], decided: Mapping[str, Any]) -> dict[str, Cut]:
+        cuts: dict[str, Cut] = {}
+        for name, plan in flows.items():
+            decision = decided.get(name)
+            if decision is not None:
+                for store in plan.stores:
+                    cuts[store.id] = _cut(decision, store.role)
+        return cuts
+
+    def ends(self, plan: FlowPlan, stream: str, last_us: int) -> int | None:
+        """An inner join has no open results; outer ones give every row without a match once time has passed it."""
+        assert isinstance(plan, JoinPlan)
+        if plan.join.how == "inner":
+            return None
+        return last_us + max(plan.join.left.window.size_us, plan.join.right.window.size_us) + 1
+
+    # step ------------------------------------------------------------------------------------------------------------
+
+    def step(self, moment: Moment) -> Stepped:
+        stepped = Stepped()
+        works: dict[str, JoinWork] = {}
+        for name, plan in moment.flows.items():
+            assert isinstance(plan, JoinPlan)
+            works[name] = self._work(name, plan, moment)
+        hosts = {name: max(work.hosts) + 1 for name, work in works.items()}
+        counted: dict[str, list[Counted]] = {name: [] for name in works}
+        direct = {name: work for name, work in works.items() if work.picked is not None and _has_work(work)}
+        if direct:
+            self._deliver(direct, max(hosts[name] for name in direct), moment, stepped, counted)
+        for name, work in works.items():
+            if work.picked is None and _has_work(work):
+                self._deliver_by_sql(name, work, hosts[name], moment, stepped)
+        for name, plan in moment.flows.items():
+            assert isinstance(plan, JoinPlan)
+            expired = self._expired(plan, moment.after)
+            stepped.expired |= {plan.store(side).id: expired[side] for side in SIDES}
+            stepped.state[name] = self._learned(name, plan, moment, counted[name], expired)
+            if counted[name]:
+                stepped.observed[name] = _shown(counted[name])
+        return stepped
+
+    def _work(self, name: str, plan: JoinPlan, moment: Moment) -> JoinWork:
+        join, decision, sink = plan.join, moment.decision.flows[name], moment.sinks[name]
+        stores = plan.store(LEFT).id, plan.store(RIGHT).id
+        reach = self._expired(plan, moment.before)
+        held = tuple(_holding(moment.chunks, store, reach[side]) for store, side in zip(stores, SIDES, strict=True))
+        matching = Matching(
+            join.left.window.size_us,
+            join.right.window.size_us,
+            tuple(
+                (plan.position(LEFT, c.left), c.operator, plan.position(RIGHT, c.right), str(c.type))
+                for c in join.comparisons
+            ),
+        )
+        work = JoinWork(
+            stores,
+            (held[0], held[1]),
+            tuple(c.name for c in moment.absorbed.chunks if any(id_ in stores for id_, _ in c.ends)),
+            matching,
+            tuple(decision["hosts"]),
+            bool(decision["mixed"]),
+            (len(plan.store(LEFT).columns), len(plan.store(RIGHT).columns)),
+            closing=(self._closing(plan, LEFT, moment), self._closing(plan, RIGHT, moment)),
+        )
+        after = join.where is not None and join.how != "inner"
+        if plan.picked is None or join.rest is not None or after or not writes_parquet(sink, self._io):
+            return work
+        assert isinstance(sink, FileSink)
+        names = [column.name for column in join.columns]
+        chosen = [plan.picked[names.index(output.sql)] for output in plan.query.finish.outputs]
+        schema = pa.schema([(output.name, arrow_type(output.type)) for output in plan.query.finish.outputs])
+        picked = tuple((SIDES.index(side), column) for side, column in chosen)
+        return replace(work, picked=picked, schema=schema, staging=sink.staging)
+
+    def _closing(self, plan: JoinPlan, side: str, moment: Moment) -> Closing | None:
+        if not plan.keeps(side):
+            return None
+        before, after = (_closed(plan, side, clocks) for clocks in (moment.before, moment.after))
+        if after is None:
+            return None
+        return Closing(EVER[0] if before is None else before, after)
+
+    def _expired(self, plan: JoinPlan, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
+        """Per side the time before which no row can be met by a row to come, nor is needed to tell who met nobody."""
+        found: dict[str, int] = {}
+        for side, other in (SIDES, SIDES[::-1]):
+            closed = _closed(plan, side, clocks)
+            times = [EVER[0] if closed is None else closed]
+            if plan.keeps(other):
+                theirs = _closed(plan, other, clocks)
+                # A row of the other side that is open may have met rows as old as this side's range before it.
+                times.append(EVER[0] if theirs is None else theirs - _window_us(plan, side))
+            found[side] = min(times)
+        return found
+
+    def _deliver(
+        self,
+        works: Mapping[str, JoinWork],
+        hosts: int,
+        moment: Moment,
+        stepped: Stepped,
+        counted: Mapping[str, list[Counted]],
+    ) -> None:
+        names = tuple(works)
+        task = JoinTask(self._folder, tuple(works.values()))
+        files: dict[str, list[str]] = {name: [] for name in names}
+        for item in blamed(lambda: self._io.join(task, hosts)):
+            name = names[item.work]
+            if isinstance(item, Counted):
+                counted[name].append(item)
+            elif isinstance(item, Delivery) and item.error is not None:
+                stepped.failed[name] = item.error
+            else:
+                assert item.file is not None
+                files[name].append(item.file)
+                stepped.rows[name] = stepped.rows.get(name, 0) + item.rows
+        self._probe("mid-sinks")
+        for name in names:
+            if name not in stepped.failed:
+                sink = moment.sinks[name]
+                assert isinstance(sink, FileSink)
+                sink.adopt(files[name], moment.decision.epoch, moment.replay)
+
+    def _deliver_by_sql(self, name: str, work: JoinWork, hosts: int, moment: Moment, stepped: Stepped) -> None:
+        plan = moment.flows[name]
+        assert isinstance(plan, JoinPlan)
+        try:
+            found = self._io.pairs(PairsTask(self._folder, work, pairs_schema(plan)), hosts, pairs_ddl(plan))
+            with spark_join(found, plan) as results:
+                rows = moment.sinks[name].write(results, moment.decision.epoch, moment.replay)
+            stepped.rows[name] = rows or 0
+        except Exception as failure:
+            raise_if_not_a_querys(failure)
+            stepped.failed[name] = cause_of(failure)
+
+    # observe ---------------------------------------------------------------------------------------------------------
+
+    def _learned(
+        self, name: str, plan: JoinPlan, moment: Moment, counted: Sequence[Counted], expired: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """What the next decisions are made by."""
+        state, decision = moment.state.get(name) or {}, moment.decision.flows[name]
+        way = _way_of(decision)
+        sample: dict[str, Any] = {"epochs": 0, LEFT: _EMPTY, RIGHT: _EMPTY}
+        if not decision["sampled"]:
+            sample = state["sample"]
+        brought = bool(moment.absorbed.counts)
+        sides: dict[str, Any] = {}
+        for number, side in enumerate(SIDES):
+            id_ = plan.store(side).id
+            sides[side] = _sampled(sample[side], moment.absorbed.rows.get(id_, 0), moment.absorbed.heavy.get(id_, ()))
+            if counted:
+                rows = sum(c.home_rows[number] for c in counted)
+                size = sum(c.home_bytes[number] for c in counted)
+                sides[side] |= {"window_rows": rows, "row_bytes": round(size / rows, 2) if rows else 100.0}
+            elif "window_rows" in sample[side]:
+                sides[side] |= {key: sample[side][key] for key in ("window_rows", "row_bytes")}
+        until = state.get("until")
+        if "signature" in state and _signature(way) != state["signature"]:
+            # From now on keys are cut otherwise: until what is here has expired, a key may be in blocks of both kinds.
+            until = {side: _last(plan, side, moment.before) for side in SIDES}
+        if until is not None and all(expired[side] > until[side] for side in SIDES):
+            until = None
+        return {
+            "way": asdict(way),
+            "slices": decision["slices"],
+            "guess": decision["guess"],
+            "signature": _signature(way),
+            "until": until,
+            "sample": {"epochs": sample["epochs"] + int(brought), **sides},
+            "speeds": _speeds(state.get("speeds"), counted, max(way.hosts) + 1),
+        }
+
+
+_EMPTY: dict[str, Any] = {"rows": 0, "sampled": 0, "heavy": {}}
+
+
+def _way_of(value: Mapping[str, Any]) -> JoinWay:
+    return JoinWay(
+        value["way"], value["split"], tuple(value["hot"]), tuple(value["hosts"]), value["reason"], value["costs_s"],
+        value["keep"],
+    )  # fmt: skip
+
+
+def _signature(way: JoinWay) -> list[Any]:
+    """What decides of which kind a key's rows become."""
+    return ["rows"] if way.way in ("split", "biclique") else ["keys", *way.hot]
+
+
+def _cut(decision: Mapping[str, Any], side: str) -> Cut:
+    slices, hot = int(decision["slices"]), tuple(decision["hot"])
+    kind = ONCE if decision["way"] == "biclique" or decision["split"] == side else EVERYWHERE
+    match decision["way"]:
+        case "hash":
+            return Cut(slices, ONCE)
+        case "hybrid":
+            return Cut(slices, kind, hot=hot)
+        case _:
+            return Cut(slices, kind, rows=True)
+
+
+def _stats(state: Mapping[str, Any], side: str) -> SideStats:
+    sample = state.get("sample") or {"epochs": 0}
+    if not sample["epochs"]:
+        return FIRST
+    mine, rows = sample[side], sample[side]["rows"] / sample["epochs"]
+    sampled = max(1, mine["sampled"])
+    heavy = {int(key): count / sampled for key, count in mine["heavy"].items() if count > 1}
+    return SideStats(rows, mine.get("window_rows", rows), mine.get("row_bytes", 100.0), heavy)
+
+
+def _sampled(sample: Mapping[str, Any], rows: int, heavy: Sequence[Heavy]) -> dict[str, Any]:
+    """A sample with one epoch more: rows, and counts of the heaviest hashes."""
+    counts = dict(sample["heavy"])
+    for found in heavy:
+        for key, count in found.hashes:
+            counts[str(key)] = counts.get(str(key), 0) + count
+    heaviest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:32]
+    return {
+        "rows": sample["rows"] + rows,
+        "sampled": sample["sampled"] + sum(found.sampled for found in heavy),
+        "heavy": dict(heaviest),
+    }
+
+
+def _speeds(before: Sequence[float] | None, counted: Sequence[Counted], hosts: int) -> list[float]:
+    """Relative speeds of the hosts, from rows per second where there was enough to do to tell."""
+    known = list(before) if before is not None and len(before) == hosts else [1.0] * hosts
+    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in counted if c.seconds > 0.2}
+    if len(rates) < hosts or hosts < 2:
+        return known
+    mean = sum(rates.values()) / hosts
+    return [round(known[h] + 0.2 * (rates[h] / mean - known[h]), 4) if mean else known[h] for h in range(hosts)]
+
+
+def _holding(chunks: Sequence[Chunk], store: str, reach_us: int) -> tuple[str, ...]:
+    return tuple(c.name for c in chunks if any(id_ == store and end > reach_us for id_, end in c.ends))
+
+
+def _has_work(work: JoinWork) -> bool:
+    return bool(work.fresh) or any(closing is not None for closing in work.closing)
+
+
+def _window_us(plan: JoinPlan, side: str) -> int:
+    return (plan.join.left if side == LEFT else plan.join.right).window.size_us
+
+
+def _closed(plan: JoinPlan, side: str, clocks: Mapping[str, StreamClock]) -> int | None:
+    """The time before which rows of a side can meet no row to come; None before there is any."""
+    other = RIGHT if side == LEFT else LEFT
+    now = watermark_of(clocks, plan.streams[other])
+    return None if now is None else now - _window_us(plan, side)
+
+
+def _last(plan: JoinPlan, side: str, clocks: Mapping[str, StreamClock]) -> int:
+    known = [clocks[stream].last_us for stream in plan.streams[side]]
+    return max((last for last in known if last is not None), default=EVER[0])
+
+
+def _shown(counted: Sequence[Counted]) -> dict[str, Any]:
+    ordered = sorted(counted, key=lambda c: c.host)
+    return {
+        "received": [list(c.received) for c in ordered],
+        "held": [list(c.held) for c in ordered],
+        "seconds": [round(c.seconds, 4) for c in ordered],
+        "pairs": sum(c.pairs for c in ordered),
+    }

@@ -1,0 +1,103 @@
+"""Two random streams as files, one file of each per epoch, and DuckDB as the judge of what a join of them says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from world import SECOND, START, admit, results, write_epochs
+
+import headrace as hr
+from headrace.engine import Hooks
+
+SCHEMA = "ts TIMESTAMP, k INT, s STRING, x DOUBLE, n BIGINT"
+ARROW = pa.schema(
+    [("ts", pa.timestamp("us", "UTC")), ("k", pa.int32()), ("s", pa.string()), ("x", pa.float64()), ("n", pa.int64())]
+)
+LATENESS_S = {"l": 7, "r": 3}
+
+
+def make_side(
+    rng: np.random.Generator, epochs: int, rows: int, step_s: float, keys: int, hot: float = 0.0
+) -> list[pa.Table]:
+    """Rows in disorder, some late, with nulls, NaN and -0.0 among the values, and a key that has a share of its own."""
+    tables, now, serial = [], START, 0
+    for epoch in range(epochs):
+        n = int(rng.integers(0, rows + 1))
+        ts = now + rng.integers(0, int(step_s * SECOND), n)
+        ts -= np.where(rng.random(n) < 0.3, rng.integers(0, 10 * SECOND, n), 0)
+        # Whole seconds are common, so that rows lie exactly on the edges of windows.
+        ts = np.where(rng.random(n) < 0.5, ts // SECOND * SECOND, ts)
+        k = np.where(rng.random(n) < hot, 0, rng.integers(0, keys, n))
+        specials = [float("nan"), -0.0, 0.0, float("inf"), 1.5, -2.5]
+        x = [specials[rng.integers(0, 6)] if rng.random() < 0.3 else float(rng.integers(-20, 20)) for _ in range(n)]
+        tables.append(
+            pa.Table.from_pydict(
+                {
+                    "ts": pa.array(ts, pa.timestamp("us", "UTC")),
+                    "k": [None if rng.random() < 0.05 else int(v) for v in k],
+                    "s": [None if rng.random() < 0.05 else f"w{rng.integers(0, 4)}" for _ in range(n)],
+                    "x": [None if rng.random() < 0.05 else v for v in x],
+                    "n": list(range(serial, serial + n)),
+                },
+                schema=ARROW,
+            )
+        )
+        serial += n
+        # Every so often nothing happens for longer than a window.
+        now += int(step_s * SECOND) + (40 * SECOND if epoch % 5 == 4 else 0)
+    return tables
+
+
+def judged(
+    left: Sequence[pa.Table], right: Sequence[pa.Table], select: str, on: str, ranges_s: tuple[float, float], how: str
+) -> list[tuple[Any, ...]]:
+    """The join of the admitted rows, by DuckDB; `ranges_s` are those of the left and of the right side."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for name, tables in (("l", left), ("r", right)):
+        connection.register(f"{name}_rows", admit(tables, LATENESS_S[name]).rows)
+        connection.execute(f"CREATE TABLE {name} AS SELECT *, epoch_us(ts) AS t FROM {name}_rows")
+    w_left, w_right = (int(s * SECOND) for s in ranges_s)
+    within = f"((r.t BETWEEN l.t - {w_right} AND l.t) OR (l.t BETWEEN r.t - {w_left} AND r.t))"
+    return connection.execute(f"SELECT {select} FROM l {how} JOIN r ON ({on}) AND {within}").fetchall()
+
+
+def pipeline(spark: Any, home: Path, queries: dict[str, str]) -> hr.Pipeline:
+    pipe = hr.Pipeline("joins")
+    for name in ("l", "r"):
+        rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(home / name))
+        pipe.stream(name, rows, time="ts", lateness=f"{LATENESS_S[name]} seconds")
+    for name, sql in queries.items():
+        pipe.query(name, sql, sink=hr.parquet(str(home / name)))
+    return pipe
+
+
+def play(
+    spark: Any,
+    home: Path,
+    left: Sequence[pa.Table],
+    right: Sequence[pa.Table],
+    queries: dict[str, str],
+    restart: int | None = None,
+    flush: bool = False,
+    hooks: Hooks | None = None,
+    **settings: Any,
+) -> dict[str, list[tuple[Any, ...]]]:
+    """Runs joins over the epochs, stopping and starting again after `restart` of them."""
+    cuts = [len(left)] if restart is None else [restart, len(left)]
+    first = 0
+    for cut in cuts:
+        write_epochs(home / "l", left[first:cut], first)
+        write_epochs(home / "r", right[first:cut], first)
+        last = cut == len(left)
+        run = pipeline(spark, home, queries).start(
+            spark, str(home / "state"), once=True, flush=flush and last, hooks=hooks or Hooks(), **settings
+        )
+        run.await_termination()
+        first = cut
+    return {name: results(home / name) for name in queries}
