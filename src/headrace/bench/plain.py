@@ -101,11 +101,16 @@ def many(
     def done() -> list[int]:
         return [sum(p["numInputRows"] for p in query.recentProgress) for query in running]
 
-    total = _rows_in(source)
-    while min(done()) < skip * total // batches:
+    total, began = _rows_in(source), time.monotonic()
+    while min(done()) < skip * total // batches and time.monotonic() - began < limit_s:
         time.sleep(0.05)
-    # The first batches are over for all: from here on rows count, until all are through or time is up.
-    began, before = time.monotonic(), done()
+    # The first batches are over for all: from here on rows count, until all are through or time is up. Where the time
+    # was not even enough for those, they are what counts.
+    before = done()
+    if min(before) < skip * total // batches:
+        before = [0] * len(running)
+    else:
+        began = time.monotonic()
     while min(done()) < total and time.monotonic() - began < limit_s:
         time.sleep(0.05)
     seconds, after = time.monotonic() - began, done()

@@ -1,8 +1,13 @@
-"""The answer step of an epoch: all due windows of all queries, directly written ones in one job, the others by SQL."""
+"""The answer step of an epoch: all due windows of all queries.
+
+plain columns to Parquet                      one job for all of them, tasks write the files
+HAVING, computed columns to Parquet           one more job for all of them, by way of Spark SQL
+other sinks, DISTINCT, ordered expressions    a job each, by Spark's own writers
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.engine.answer import AnswerSpec, Panes, spec_of
@@ -11,6 +16,7 @@ from headrace.engine.chunks import Chunk
 from headrace.engine.deliver import AnswerTask, CombineTask, Delivery, Work
 from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.sinks import FileSink, Sink
+from headrace.engine.slots import SlotsTask, slots_of
 from headrace.engine.state_io import StateIo
 from headrace.planning import Spent, Workload
 from headrace.policies import Due
@@ -64,14 +70,43 @@ class Answering:
         """Answers what is due and gives it to the sinks."""
         answered = Answered()
         works = {name: self._work(workload, name, sinks[name], due) for name, due in given.due.items()}
-        direct = {name: work for name, work in works.items() if work.finish is not None}
         panes = self._panes(workload, works, given)
+        direct = {name: work for name, work in works.items() if work.finish is not None}
         if direct:
-            self._deliver(workload, sinks, direct, panes, given, answered)
-        for name, work in works.items():
-            if work.finish is None:
-                self._deliver_by_sql(workload, sinks[name], name, work, panes, given, answered)
+            combine = self._combine(workload, direct, panes)
+            delivered = blamed(lambda: self._io.deliver(combine))
+            self._adopt(tuple(direct), sinks, delivered, given, answered)
+        rest = {name: work for name, work in works.items() if work.finish is None}
+        for name in self._finished(workload, sinks, rest, panes, given, answered):
+            del rest[name]
+        for name, work in rest.items():
+            self._deliver_by_sql(workload, sinks[name], name, work, panes, given, answered)
         return answered
+
+    def _finished(
+        self,
+        workload: Workload,
+        sinks: Mapping[str, Sink],
+        works: Mapping[str, Work],
+        panes: Panes,
+        given: Given,
+        answered: Answered,
+    ) -> tuple[str, ...]:
+        """Answers those queries that Spark SQL can finish in one job, and names them; none if that job fails."""
+        names = [name for name in works if writes_parquet(sinks[name], self._io)]
+        slots, fitting = slots_of([workload.plans[name].query for name in names])
+        if not fitting:
+            return ()
+        together = {names[position]: works[names[position]] for position in fitting}
+        combine = self._combine(workload, together, panes)
+        try:
+            delivered = self._io.finish(SlotsTask(combine, slots))
+        except Exception as failure:
+            # One of them fails: each by itself tells which.
+            raise_if_not_a_querys(failure)
+            return ()
+        self._adopt(tuple(together), sinks, delivered, given, answered)
+        return tuple(together)
 
     def _work(self, workload: Workload, name: str, sink: Sink, due: Due) -> Work:
         finish = direct_finish(workload.plans[name].query) if writes_parquet(sink, self._io) else None
@@ -91,24 +126,26 @@ class Answering:
                     chunks[id_].append(chunk.name)
         return Panes(self._folder, {id_: tuple(names) for id_, names in chunks.items()}, self._bins)
 
-    def _deliver(
-        self,
-        workload: Workload,
-        sinks: Mapping[str, Sink],
-        works: Mapping[str, Work],
-        panes: Panes,
-        given: Given,
-        answered: Answered,
-    ) -> None:
-        names, items = tuple(works), tuple(works.values())
+    def _combine(self, workload: Workload, works: Mapping[str, Work], panes: Panes) -> CombineTask:
         groups: dict[tuple[str, bool], list[int]] = {}
         for number, (name, work) in enumerate(works.items()):
             groups.setdefault((workload.plans[name].main, work.spec.main.whole), []).append(number)
         members = tuple((main, tuple(numbers)) for (main, _), numbers in groups.items())
-        combine = CombineTask(panes, items, members, tuple(self._took.get(main, 0.01) for main, _ in members))
-        delivered = blamed(lambda: self._io.deliver(combine))
-        answered.spent = [item for item in delivered if isinstance(item, Spent)]
-        self._took |= {item.group: item.seconds for item in answered.spent}
+        weights = tuple(self._took.get(main, 0.01) for main, _ in members)
+        return CombineTask(panes, tuple(works.values()), members, weights)
+
+    def _adopt(
+        self,
+        names: tuple[str, ...],
+        sinks: Mapping[str, Sink],
+        delivered: Sequence[Delivery | Spent],
+        given: Given,
+        answered: Answered,
+    ) -> None:
+        """Gives the sinks the files that tasks have written for them."""
+        spent = [item for item in delivered if isinstance(item, Spent)]
+        answered.spent += spent
+        self._took |= {item.group: item.seconds for item in spent}
         files: dict[str, list[str]] = {name: [] for name in names}
         for delivery in (item for item in delivered if isinstance(item, Delivery)):
             name = names[delivery.work]

@@ -19,7 +19,7 @@ from headrace.errors import CorruptStateError
 from headrace.planning import Spent
 from headrace.policies import Due
 
-__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Work", "bins_of", "whole_of"]
+__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Frames", "Work", "bins_of", "whole_of"]
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,9 @@ class CombineTask:
             heads: dict[tuple[object, ...], pl.DataFrame] = {}
             for number in numbers:
                 finish = self.works[number].finish
-                assert finish is not None
+                if finish is None:
+                    yield number, frame, None
+                    continue
                 cut = (finish.order_by, finish.limit)
                 if cut not in heads:
                     heads[cut] = finish.head(frame)
@@ -164,9 +166,13 @@ class DeliverTask:
     combine: CombineTask | None = None  # with a single bin both steps are one
 
     def __call__(self, items: Iterable[Any]) -> Iterator[Delivery | Spent]:
+        return self.deliver(self.combine.frames(items) if self.combine else _decoded(items))
+
+    def deliver(self, frames: Frames) -> Iterator[Delivery | Spent]:
+        """Writes what there is of each query, once all of it is there."""
         found: dict[int, list[pl.DataFrame]] = {}
         errors: dict[int, str] = {}
-        for item in self.combine.frames(items) if self.combine else _decoded(items):
+        for item in frames:
             if isinstance(item, Spent):
                 yield item
                 continue
@@ -175,9 +181,9 @@ class DeliverTask:
                 errors[number] = error
             elif frame is not None:
                 found.setdefault(number, []).append(frame)
-        for number, frames in found.items():
+        for number, parts in found.items():
             if number not in errors:
-                yield self._deliver(number, frames)
+                yield self._deliver(number, parts)
         yield from (Delivery(number, error=error) for number, error in errors.items())
 
     def _deliver(self, number: int, frames: list[pl.DataFrame]) -> Delivery:
@@ -187,7 +193,7 @@ class DeliverTask:
         try:
             # Windows without rows are made of literals, whose types give way to those of the others.
             whole = pl.concat(frames, how="vertical_relaxed")
-            table = work.finish.table(work.finish.head(whole) if len(frames) > 1 else whole)
+            table = work.finish.table(work.finish.head(whole) if len(frames) > 1 or not self.combine else whole)
         except Exception as error:  # the query's own failure: told, not raised
             return Delivery(number, error=_failure(error))
         name = f"{uuid.uuid4().hex}.parquet"

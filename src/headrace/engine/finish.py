@@ -19,7 +19,7 @@ from headrace.model import Finish, Query, columns_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["DirectFinish", "answer_ddl", "answer_schema", "direct_finish", "spark_finish"]
+__all__ = ["DirectFinish", "answer_ddl", "answer_schema", "direct_finish", "plain_name", "spark_finish"]
 
 _NAME = re.compile(r"`?([A-Za-z_]\w*)`?")
 _WINDOW = (("window_start", pa.timestamp("us", "UTC")), ("window_end", pa.timestamp("us", "UTC")))
@@ -57,24 +57,34 @@ class DirectFinish:
         return table.cast(self.schema)
 
 
+def plain_name(sql: str) -> str | None:
+    """The column that an expression is, if it is nothing else.
+
+    >>> plain_name("`a0`"), plain_name("a0 + 1")
+    ('a0', None)
+    """
+    match = _NAME.fullmatch(sql)
+    return match.group(1) if match else None
+
+
 def direct_finish(query: Query) -> DirectFinish | None:
     """The finish of a query that selects plain columns, or None if it needs Spark."""
     finish = query.finish
     if finish.having is not None or finish.distinct:
         return None
-    outputs = [(output.name, _NAME.fullmatch(output.sql)) for output in finish.outputs]
-    order = [(_NAME.fullmatch(key.sql), key.descending, key.nulls_first) for key in finish.order_by]
     types = dict(_column_types(query))
     plain: list[tuple[str, str]] = []
-    for name, match in outputs:
-        if match is None or match.group(1) not in types:
+    for output in finish.outputs:
+        name = plain_name(output.sql)
+        if name is None or name not in types:
             return None
-        plain.append((name, match.group(1)))
+        plain.append((output.name, name))
     keys: list[tuple[str, bool, bool]] = []
-    for match, descending, first in order:
-        if match is None or match.group(1) not in types:
+    for key in finish.order_by:
+        name = plain_name(key.sql)
+        if name is None or name not in types:
             return None
-        keys.append((match.group(1), descending, first))
+        keys.append((name, key.descending, key.nulls_first))
     if len({name.lower() for name, _ in plain}) < len(plain):
         return None
     schema = pa.schema([(name, types[source]) for name, source in plain])

@@ -28,6 +28,7 @@ from headrace.engine.chunks import MAGIC, Chunk, Part, fault_of, parts_of
 from headrace.engine.compact import CompactTask
 from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, whole_of
 from headrace.engine.join_task import Counted, JoinTask, JoinWork, PairsTask
+from headrace.engine.slots import SlotsDelivery, SlotsTask
 from headrace.engine.storage import Storage, for_spark, place_of
 from headrace.errors import CorruptStateError, EngineError
 from headrace.planning import Spent
@@ -76,10 +77,8 @@ class SparkIo:
         return self._write(rows, task, MAGIC, partitions)
 
     def deliver(self, combine: CombineTask) -> list[Delivery | Spent]:
-        bins, works, units = self._checkpoint.bins, combine.works, combine.units
-        # A task has what its bin holds, so it answers all groups in that bin.
-        combine = replace(combine, shares=tuple(tuple(u for u in units if u[1] == bin_) for bin_ in range(bins)))
-        needs = combine.panes.chunks
+        bins, works = self._checkpoint.bins, combine.works
+        combine, needs = self._by_bin(combine), combine.panes.chunks
         cargo = self._cargo(needs, whole_of(works))
         if bins == 1:
             return self._write(cargo, self._on_bins(DeliverTask(works, combine), needs), _PARQUET_MAGIC, 1)
@@ -89,6 +88,21 @@ class SparkIo:
         )
         by_query = combined.repartitionById(pieces, pmod(combined["work"], lit(pieces)))
         return self._write(by_query, _OnAnswers(DeliverTask(works)), _PARQUET_MAGIC, pieces)
+
+    def _by_bin(self, combine: CombineTask) -> CombineTask:
+        """A task has what its bin holds, so it answers all groups in that bin."""
+        bins = range(self._checkpoint.bins)
+        return replace(combine, shares=tuple(tuple(u for u in combine.units if u[1] == bin_) for bin_ in bins))
+
+    def finish(self, task: SlotsTask) -> list[Delivery | Spent]:
+        bins, works, slots = self._checkpoint.bins, task.combine.works, task.slots
+        needs = task.combine.panes.chunks
+        shared = SlotsTask(self._by_bin(task.combine), slots)
+        answers = self._cargo(needs, whole_of(works)).mapInArrow(_Answer(self._on_bins(shared, needs)), slots.ddl)
+        rows, pieces = answers.selectExpr(*slots.select), min(bins, len(works))
+        if bins > 1:
+            rows = rows.repartitionById(pieces, pmod(rows["_q"], lit(pieces)))
+        return self._write(rows, SlotsDelivery(works, slots), _PARQUET_MAGIC, pieces)
 
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
         needs = task.panes.chunks

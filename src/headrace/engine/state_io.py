@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.absorb import Absorbed, AbsorbTask
-from headrace.engine.arrow_rows import run_on_batches
+from headrace.engine.arrow_rows import arrow_schema, run_on_batches
 from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.chunks import Chunk
 from headrace.engine.compact import CompactTask, VerifyTask
@@ -20,6 +20,7 @@ from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delive
 from headrace.engine.jobs import Jobs
 from headrace.engine.join_task import Counted, JoinTask, PairsTask
 from headrace.engine.reach import tasks_reach
+from headrace.engine.slots import SlotsDelivery, SlotsTask
 from headrace.engine.storage import Storage, is_remote, place_of
 from headrace.planning import Spent
 
@@ -41,6 +42,9 @@ class StateIo(Protocol):
 
     def deliver(self, combine: CombineTask) -> list[Delivery | Spent]:
         """Answers directly finished queries and leaves their files in the sinks' staging folders."""
+
+    def finish(self, task: SlotsTask) -> list[Delivery | Spent]:
+        """Answers queries that Spark SQL finishes, all of them together, and leaves their files likewise."""
 
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
         """One query's answers, for Spark SQL to finish."""
@@ -89,6 +93,15 @@ class ArrowIo:
             return self._jobs.run(DeliverTask(works, combine), tasks)
         by_query = context.parallelize(range(tasks), tasks).mapPartitions(combine).partitionBy(min(tasks, len(works)))
         return by_query.mapPartitions(DeliverTask(works)).collect()
+
+    def finish(self, task: SlotsTask) -> list[Delivery | Spent]:
+        combine, slots = task.combine, task.slots
+        tasks = min(len(combine.units), self._spark.sparkContext.defaultParallelism)
+        shared = SlotsTask(combine.shared_by(tasks), slots)
+        rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(shared.on_batches, slots.ddl).selectExpr(*slots.select)
+        if self._checkpoint.bins > 1:
+            rows = rows.repartition(min(tasks, len(combine.works)), "_q")
+        return run_on_batches(rows, arrow_schema(rows), SlotsDelivery(combine.works, slots))
 
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
         bins = self._checkpoint.bins

@@ -1,0 +1,209 @@
+"""Many queries finished by Spark SQL in one job: their answers share one table, a column per position and type.
+
+    query        its columns                 in the table
+    1            c0 INT, a0 BIGINT           c0_0, a0_0
+    2            c0 STRING, a0 BIGINT        c0_1, a0_0
+
+Each result column of the table is one CASE over the queries, so an expression sees the rows of its own query only.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pyarrow as pa
+from sqlglot import TokenType
+from sqlglot.dialects.dialect import Dialect
+
+from headrace.engine.arrow_types import arrow_type
+from headrace.engine.deliver import CombineTask, DeliverTask, Delivery, Frames, Work
+from headrace.engine.finish import DirectFinish, plain_name
+from headrace.model import DataType, Query, columns_of
+from headrace.planning import Spent
+
+__all__ = ["Slots", "SlotsDelivery", "SlotsTask", "slots_of"]
+
+# What every row has: its query, or else what a task has to say instead of a row; and the window.
+_HEAD = pa.schema(
+    [
+        ("_q", pa.int32()),
+        ("_note", pa.binary()),
+        ("window_start", pa.timestamp("us", "UTC")),
+        ("window_end", pa.timestamp("us", "UTC")),
+    ]
+)
+_HEAD_DDL = "_q INT, _note BINARY, window_start TIMESTAMP, window_end TIMESTAMP"
+_OWN = ("window_start", "window_end")
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The common table of some queries: its columns, the SQL over them, and per query where its own are."""
+
+    columns: tuple[tuple[str, DataType], ...]
+    select: tuple[str, ...]
+    finishes: tuple[DirectFinish, ...]
+    places: tuple[tuple[tuple[str, str], ...], ...]  # (the query's name of a column, the table's)
+
+    @property
+    def ddl(self) -> str:
+        return ", ".join([_HEAD_DDL, *(f"{name} {type_}" for name, type_ in self.columns)])
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*_HEAD, *((name, arrow_type(type_)) for name, type_ in self.columns)])
+
+
+def slots_of(queries: Sequence[Query]) -> tuple[Slots, list[int]]:
+    """The table for those of the queries that fit it, and which these are.
+
+    Those that do not are ordered by an expression, whose type only Spark knows, or want distinct results.
+    """
+    fitting = [n for n, query in enumerate(queries) if _fits(query)]
+    given: dict[tuple[str, DataType], str] = {}
+    results: dict[tuple[str, DataType], str] = {}
+    made: dict[str, dict[str, list[int]]] = {}
+    kept: dict[str, list[int]] = {}
+    finishes, places = [], []
+    for number, position in enumerate(fitting):
+        query = queries[position]
+        mine = {column.name: _slot(given, column.name, column.type) for column in columns_of(query.root)}
+        outputs = []
+        for i, output in enumerate(query.finish.outputs):
+            slot = _slot(results, f"o{i}", output.type)
+            made.setdefault(slot, {}).setdefault(renamed(output.sql, mine), []).append(number)
+            outputs.append((f"o{i}", slot))
+        if query.finish.having is not None:
+            kept.setdefault(renamed(query.finish.having, mine), []).append(number)
+        finishes.append(_finish(query))
+        places.append((*mine.items(), *outputs))
+    select = [
+        *_HEAD.names,
+        *given.values(),
+        f"{_case(kept, 'true')} AS _keep",
+        *(f"{_case(exprs, 'NULL')} AS {slot}" for slot, exprs in made.items()),
+    ]
+    columns = tuple((slot, type_) for (_, type_), slot in given.items())
+    return Slots(columns, tuple(select), tuple(finishes), tuple(places)), fitting
+
+
+def _fits(query: Query) -> bool:
+    finish = query.finish
+    columns = {*_OWN, *(column.name for column in columns_of(query.root))}
+    return (
+        not finish.distinct
+        and all(plain_name(key.sql) in columns for key in finish.order_by)
+        and len({output.name.lower() for output in finish.outputs}) == len(finish.outputs)
+    )
+
+
+def _finish(query: Query) -> DirectFinish:
+    """What is left to do after Spark: order and cut by columns that are there, and name the results."""
+    finish = query.finish
+    order = tuple((plain_name(key.sql) or "", key.descending, key.nulls_first) for key in finish.order_by)
+    schema = pa.schema([(output.name, arrow_type(output.type)) for output in finish.outputs])
+    return DirectFinish(
+        tuple((output.name, f"o{i}") for i, output in enumerate(finish.outputs)), order, finish.limit, schema
+    )
+
+
+def _slot(slots: dict[tuple[str, DataType], str], name: str, type_: DataType) -> str:
+    if (name, type_) not in slots:
+        slots[name, type_] = f"{name}_{sum(1 for known, _ in slots if known == name)}"
+    return slots[name, type_]
+
+
+def _case(expressions: Mapping[str, Sequence[int]], otherwise: str) -> str:
+    """One expression per query; other queries' rows never see it."""
+    whens = (
+        f"WHEN _q IN ({', '.join(map(str, numbers))}) THEN {sql}" for sql, numbers in expressions.items()
+    )  # fmt: skip
+    return f"CASE {' '.join(whens)} ELSE {otherwise} END" if expressions else otherwise
+
+
+def renamed(sql: str, names: Mapping[str, str]) -> str:
+    """An expression with other names for its columns.
+
+    >>> renamed("a0 / a1 > 'a0' AND s.a0 = `a0`", {"a0": "x", "a1": "y"})
+    "x / y > 'a0' AND s.a0 = `x`"
+    """
+    text, at, before = "", 0, None
+    for token in Dialect.get_or_raise("spark").tokenize(sql):
+        quoted = token.token_type is TokenType.IDENTIFIER
+        if token.text in names and (quoted or token.token_type is TokenType.VAR) and before is not TokenType.DOT:
+            new = f"`{names[token.text]}`" if quoted else names[token.text]
+            text, at = text + sql[at : token.start] + new, token.end + 1
+        before = token.token_type
+    return text + sql[at:]
+
+
+@dataclass(frozen=True)
+class SlotsTask:
+    """Puts the answers of a task's share of the queries into their common table, and notes besides."""
+
+    combine: CombineTask
+    slots: Slots
+
+    def __call__(self, tasks: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        schema = self.slots.schema
+        for item in self.combine.frames(tasks):
+            if isinstance(item, Spent):
+                yield _noted(schema, item)
+                continue
+            number, frame, error = item
+            if frame is None:
+                yield _noted(schema, (number, None, error))
+                continue
+            names = self.combine.works[number].spec.keys, self.combine.works[number].spec.aggregates
+            own = [*_OWN, *names[0], *(aggregate.name for aggregate in names[1])]
+            there = dict(self.slots.places[number])
+            table = frame.select(own).to_arrow(compat_level=pl.CompatLevel.oldest())
+            found = {there.get(name, name): table[name] for name in own}
+            columns = [
+                pa.repeat(pa.scalar(number, pa.int32()), frame.height)
+                if field.name == "_q"
+                else found[field.name].cast(field.type)
+                if field.name in found
+                else pa.nulls(frame.height, field.type)
+                for field in schema
+            ]
+            yield from pa.table(columns, schema=schema).to_batches(max_chunksize=50_000)
+
+    def on_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same with the tasks' numbers in a column."""
+        return self(task for batch in batches for task in batch.column(0).to_pylist())
+
+
+def _noted(schema: pa.Schema, note: object) -> pa.RecordBatch:
+    """A row of no query that says something else."""
+    columns = [pa.nulls(1, field.type) for field in schema]
+    columns[0], columns[1] = pa.array([-1], pa.int32()), pa.array([pickle.dumps(note)], pa.binary())
+    return pa.record_batch(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class SlotsDelivery:
+    """Takes the finished table apart again and writes each query's results."""
+
+    works: tuple[Work, ...]
+    slots: Slots
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Delivery | Spent]:
+        works = tuple(
+            replace(work, finish=finish) for work, finish in zip(self.works, self.slots.finishes, strict=True)
+        )
+        return DeliverTask(works).deliver(self._frames(batches))
+
+    def _frames(self, batches: Iterator[pa.RecordBatch]) -> Frames:
+        for batch in batches:
+            table = pl.from_arrow(batch)
+            assert isinstance(table, pl.DataFrame)
+            yield from map(pickle.loads, table["_note"].drop_nulls())
+            rows = table.filter(pl.col("_note").is_null() & pl.col("_keep"))
+            for (number,), mine in rows.group_by(["_q"], maintain_order=True):
+                assert isinstance(number, int)
+                own = (pl.col(slot).alias(name) for name, slot in self.slots.places[number])
+                yield number, mine.select(*_OWN, *own), None
