@@ -66,16 +66,16 @@ def test_explain_names_synopses_and_why(spec: Path, capsys: pytest.CaptureFixtur
     assert set(json.loads(capsys.readouterr().out)["queries"]) == {"by_key", "total"}
 
 
-def test_a_join_can_be_checked_and_explained_but_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_window_is_checked_and_explained_but_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "p.yml"
     stream = "{source: {format: parquet, path: in}, schema: 'ts TIMESTAMP, k STRING', time: ts}"
-    sql = "SELECT a.k FROM a [RANGE 10 s] JOIN b [RANGE 5 s] ON a.k = b.k"
-    path.write_text(f"name: j\nstreams:\n  a: {stream}\n  b: {stream}\nqueries:\n  q: {{sql: '{sql}'}}\n")
+    sql = "SELECT COUNT(*) AS n FROM a [PARTITION BY k ROWS 10]"
+    path.write_text(f"name: j\nstreams:\n  a: {stream}\nqueries:\n  q: {{sql: '{sql}'}}\n")
     assert _run(["check", str(path)], False) == 0
     assert _run(["explain", str(path)], False) == 0
     assert "not run" in capsys.readouterr().out
     assert _run(["run", str(path), "--once"], False) == 2
-    assert "a join cannot be run" in capsys.readouterr().err
+    assert "a row window cannot be run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.bench.ingest import bench_ingest
+from headrace.bench.join import bench_join
 from headrace.bench.sharing import bench_policies, bench_sharing
 
 __all__ = ["BENCHES"]
 
 BENCHES: dict[str, Callable[[bool, Callable[[str], Any]], dict[str, Any]]] = {
     "ingest": bench_ingest,
+    "join": bench_join,
     "sharing": bench_sharing,
     "sharing --policies": bench_policies,
 }

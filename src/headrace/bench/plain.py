@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.bench.measure import batch_seconds
 
-__all__ = ["PlainSpark", "empty_batches", "many", "measured", "windowed"]
+__all__ = ["PlainSpark", "empty_batches", "joined", "many", "measured", "windowed"]
 
 
 class PlainSpark:
@@ -32,7 +32,7 @@ class PlainSpark:
         return self
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
-        """Runs `windowed`, `many` or `empty` over a folder of files."""
+        """Runs `windowed`, `joined`, `many` or `empty` over a folder of files."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"what": what, **arguments}, default=str) + "\n")
@@ -122,6 +122,57 @@ def many(
     return {"rows_per_s": (slowest + under_way) / seconds, "seconds": seconds, "finished": min(after) >= total}
 
 
+def joined(
+    spark: Any,
+    left: str,
+    right: str,
+    out: str,
+    files: tuple[int, int],
+    schema: str,
+    on: str,
+    range_s: int,
+    late: str,
+    skip: int,
+    limit_s: float,
+) -> dict[str, Any]:
+    """Spark's stream-stream join with watermarks and a time range, into Parquet; or what it says against it."""
+    sides = []
+    for name, source, at_once in (("l", left, files[0]), ("r", right, files[1])):
+        rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", at_once).parquet(source)
+        sides.append(rows.withWatermark("ts", late).alias(name))
+    near = f"INTERVAL {range_s} SECONDS"
+    within = f"r.ts >= l.ts - {near} AND r.ts <= l.ts + {near}"
+    from pyspark.sql.functions import expr
+
+    pairs = sides[0].join(sides[1], expr(f"{on} AND {within}")).selectExpr("l.n AS n", "r.n AS m")
+    writer = pairs.writeStream.format("parquet").option("path", str(Path(out) / "q"))
+    writer = writer.option("checkpointLocation", str(Path(out) / "state")).trigger(processingTime="0 seconds")
+    try:
+        query = writer.start()
+    except Exception as refusal:
+        return {"refused": str(refusal).splitlines()[0]}
+    total = _rows_in(left) + _rows_in(right)
+    began = time.monotonic()
+    while time.monotonic() - began < limit_s:
+        if query.exception() is not None:
+            return {"refused": str(query.exception()).splitlines()[0]}
+        batches = [p for p in query.recentProgress if p["numInputRows"]]
+        if sum(p["numInputRows"] for p in batches) >= total:
+            break
+        time.sleep(0.05)
+    elapsed = time.monotonic() - began
+    batches = [p for p in query.recentProgress if p["numInputRows"]]
+    finished = sum(p["numInputRows"] for p in batches) >= total
+    query.stop()
+    rows = sum(p["numInputRows"] for p in batches[skip:])
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in batches[skip:]) / 1000
+    if not finished:
+        # The batch under way counts as done, and so does the time it has taken so far.
+        rows += batches[-1]["numInputRows"] if batches else total
+        seconds = elapsed - sum(p["durationMs"]["triggerExecution"] for p in batches[:skip]) / 1000
+    return {"rows_per_s": rows / seconds, "seconds": seconds, "finished": finished, "batches": len(batches)}
+
+
 def _rows_in(folder: str) -> int:
     import pyarrow.parquet as pq
 
@@ -155,8 +206,9 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         what, out, skip = request.pop("what"), request.pop("out"), request.pop("skip")
-        if what == "many":
-            print(json.dumps(many(spark, out=out, skip=skip, **request)), flush=True)
+        if what in ("many", "joined"):
+            side = many if what == "many" else joined
+            print(json.dumps(side(spark, out=out, skip=skip, **request)), flush=True)
             continue
         writer = windowed(spark, out=out, **request) if what == "windowed" else empty_batches(spark, **request)
         print(json.dumps(measured(writer, out, skip)), flush=True)

@@ -157,7 +157,9 @@ def bench(
     name: Annotated[str, typer.Argument(help="ingest: one sliding query against plain Spark's window(). Ratios: "
                                              "vs_spark, fixed_cost_over_empty. sharing: 8, 40 and 240 queries against "
                                              "one StreamingQuery each. Ratios: vs_spark_8, vs_spark_40, "
-                                             "rows_240_over_8, jobs_240_over_8.", show_default=False)],
+                                             "rows_240_over_8, jobs_240_over_8. join: windowed joins against Spark's "
+                                             "stream-stream join. Ratios: uniform_vs_spark, hot_vs_spark, "
+                                             "small_vs_spark.", show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
     policies: Annotated[bool, typer.Option("--policies", help="With sharing: the six schedules, overloaded.")] = False,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from headrace.units import format_bytes, format_duration
 
-__all__ = ["epoch_line", "live_view", "schedule_lines", "show_status", "when"]
+__all__ = ["epoch_line", "join_lines", "live_view", "schedule_lines", "show_status", "when"]
 
 # Rows of a table that are shown; a screen has room for about as many.
 SHOWN = 20
@@ -114,6 +114,23 @@ def _synopses(status: dict[str, Any]) -> Group:
     return Group(table, *([f"... and {len(items) - SHOWN} more"] if len(items) > SHOWN else []))
 
 
+def join_lines(status: dict[str, Any]) -> list[str]:
+    """How joins run now, and why; what each host was sent and holds."""
+    lines = []
+    for name, flow in status.get("flows", {}).items():
+        if flow is None or "way" not in flow:
+            continue
+        lines.append(f"join {name}: {flow['way']['reason']}")
+        seen = status["last_epoch"].get("flows", {}).get(name)
+        if seen is not None:
+            hosts = zip(seen["received"], seen["held"], strict=True)
+            each = ", ".join(f"{sum(got):,} + {sum(held):,}" for got, held in list(hosts)[:SHOWN])
+            lines.append(f"  rows sent + held by host: {each}; {seen['pairs']:,} pairs")
+        if flow.get("shed"):
+            lines.append(f"  shed for lack of memory: {flow['shed']:,} rows")
+    return lines
+
+
 def schedule_lines(decision: dict[str, Any]) -> list[str]:
     """What was decided last about when queries run, and why."""
     schedule = decision["schedule"]
@@ -145,7 +162,10 @@ def show_status(status: dict[str, Any]) -> None:
         console.print("no epoch has been committed yet")
         return
     console.print(live_view(status))
-    console.print(_synopses(status))
+    if status["synopses"]:
+        console.print(_synopses(status))
+    for line in join_lines(status):
+        console.print(line, markup=False, highlight=False)
     last = next((d for d in reversed(status["decisions"]) if d["schedule"]), None)
     for line in schedule_lines(last) if last else ():
         console.print(line, markup=False, highlight=False)

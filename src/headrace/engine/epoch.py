@@ -287,7 +287,7 @@ class Epochs:
         idle = [i.stream for i in decision.idle if clocks[i.stream].heard_us != decision.wall_us]
         clocks = follow_others(clocks, idle, self._stream_groups())
         if decision.flush is not None:
-            clocks = {name: self._ended(name, clock, scheduled) for name, clock in clocks.items()}
+            clocks = {name: self._ended(name, clocks, scheduled) for name in clocks}
         progress.clocks = clocks
         self._behind = False
         times = {
@@ -326,8 +326,9 @@ class Epochs:
         self._behind = True
         return Due(due.ends[:MOST_EMPTY_WINDOWS])
 
-    def _ended(self, stream: str, clock: StreamClock, scheduled: Scheduled) -> StreamClock:
+    def _ended(self, stream: str, clocks: Mapping[str, StreamClock], scheduled: Scheduled) -> StreamClock:
         """A flushed stream's watermark passes the end of every window that holds its rows."""
+        clock = clocks[stream]
         if clock.last_us is None or clock.watermark_us is None:
             return clock
         ends: list[int | None] = []
@@ -336,7 +337,7 @@ class Epochs:
             if stream not in streams_of(plan.query.root):
                 continue
             if isinstance(plan, FlowPlan):
-                ends += (o.ends(plan, stream, clock.last_us) for o in self._operators if o.serves(plan))
+                ends += (o.ends(plan, clocks) for o in self._operators if o.serves(plan))
             else:
                 ends.append(last_end_with_rows(scheduled.window_of(name), clock.last_us))
         return replace(clock, watermark_us=max([clock.watermark_us, *(end for end in ends if end is not None)]))

@@ -85,8 +85,8 @@ class FlowOperator(Protocol):
     def cuts(self, flows: Mapping[str, FlowPlan], decided: Mapping[str, Any]) -> dict[str, Cut]:
         """By store how its rows are cut in an epoch for which this was decided."""
 
-    def ends(self, plan: FlowPlan, stream: str, last_us: int) -> int | None:
-        """Where a flush moves the watermark of a stream whose last row is known; None: it may stay where it is."""
+    def ends(self, plan: FlowPlan, clocks: Mapping[str, StreamClock]) -> int | None:
+        """Where a flush moves the watermarks of a query's streams; None: they may stay where they are."""
 
     def step(self, moment: Moment) -> Stepped:
         """Makes results of the epoch's rows, and puts them where the sinks find them."""

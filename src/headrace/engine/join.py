@@ -106,12 +106,13 @@ class JoinOperator:
                     cuts[store.id] = _cut(decision, store.role)
         return cuts
 
-    def ends(self, plan: FlowPlan, stream: str, last_us: int) -> int | None:
+    def ends(self, plan: FlowPlan, clocks: Mapping[str, StreamClock]) -> int | None:
         """An inner join has no open results; outer ones give every row without a match once time has passed it."""
         assert isinstance(plan, JoinPlan)
         if plan.join.how == "inner":
             return None
-        return last_us + max(plan.join.left.window.size_us, plan.join.right.window.size_us) + 1
+        last = max(_last(plan, side, clocks) for side in SIDES)
+        return last + max(plan.join.left.window.size_us, plan.join.right.window.size_us) + 1
 
     # step ------------------------------------------------------------------------------------------------------------
 

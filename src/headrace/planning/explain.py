@@ -17,9 +17,13 @@ from headrace.model import (
     WindowAggregate,
     streams_of,
 )
+from headrace.planning.flow import FlowPlan
+from headrace.planning.join import JoinPlan
+from headrace.planning.plan import plan_query
 from headrace.planning.scheduling import Schedule, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Workload, share
-from headrace.planning.synopsis import AnswerPlan, plan_answer
+from headrace.planning.synopsis import AnswerPlan
+from headrace.policies import JoinStats, SideStats, choose_way
 from headrace.units import format_duration
 
 __all__ = ["explain", "explain_text"]
@@ -28,12 +32,18 @@ __all__ = ["explain", "explain_text"]
 def explain(pipeline: Pipeline) -> dict[str, Any]:
     """Streams, synopses with the queries they serve, and how each query is answered."""
     plans: dict[str, AnswerPlan] = {}
+    flows: dict[str, FlowPlan] = {}
     refused: dict[str, str] = {}
     for query in pipeline.queries:
         try:
-            plans[query.name] = plan_answer(query)
+            plan = plan_query(query)
         except SpecError as problem:
             refused[query.name] = problem.problems[0].message
+            continue
+        if isinstance(plan, AnswerPlan):
+            plans[query.name] = plan
+        else:
+            flows[query.name] = plan
     workload = share(plans, pipeline.streams)
     empty = Schedule()
     decision = empty.decide(pipeline.engine.schedule, groups_of(workload, plans, empty), None, None)
@@ -41,6 +51,8 @@ def explain(pipeline: Pipeline) -> dict[str, Any]:
     queries = {
         query.name: _answered(workload, query.name)
         if query.name in plans
+        else {**_shape(query), "runs": True, **_flow(flows[query.name], pipeline.engine.join)}
+        if query.name in flows
         else {**_shape(query), "runs": False, "why": refused[query.name]}
         for query in pipeline.queries
     }
@@ -115,6 +127,34 @@ def _answered(workload: Workload, name: str) -> dict[str, Any]:
     }
 
 
+# Hosts that `explain` takes for granted; how many there are is known when a run starts.
+HOSTS = 4
+# Rows per epoch of each side that it takes for granted, and how many epochs windows are long.
+RATE, EPOCHS = 100_000.0, 5
+
+
+def _flow(plan: FlowPlan, wanted: str) -> dict[str, Any]:
+    """How a query whose results come with its rows is run, as far as that is known before any row is."""
+    if not isinstance(plan, JoinPlan):
+        return {"why": "its results come with its rows"}
+    side = SideStats(RATE, EPOCHS * RATE)
+    chosen = choose_way(JoinStats(side, side, bool(plan.equal), (1.0,) * HOSTS), wanted)
+    join = plan.join
+    direct = plan.picked is not None and join.rest is None and (join.where is None or join.how == "inner")
+    return {
+        "windows": {side.alias: str(side.window) for side in (join.left, join.right)},
+        "looked_up_by": [f"{c.left} {c.operator} {c.right}" for c in join.comparisons],
+        "by_spark": None if join.rest is None else join.rest.sql,
+        "way": chosen.way,
+        "wanted": wanted,
+        "costs_s": dict(chosen.costs_s),
+        "finished_by": "the tasks that join" if direct else "Spark SQL",
+        "why": f"{chosen.reason}; chosen anew from what is measured"
+        if wanted == "auto"
+        else f"join: {wanted} is set; {chosen.reason}",
+    }
+
+
 def _group(workload: Workload, main: str, schedule: GroupSchedule) -> dict[str, Any]:
     """Queries with the same groups of rows: answered together, from one scan."""
     names = workload.groups[main]
@@ -153,7 +193,10 @@ def _synopsis(kept: Kept) -> dict[str, Any]:
 
 
 # How many Spark jobs an epoch takes, whatever its rows.
-JOBS = "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 per other due query"
+JOBS = (
+    "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 for all joins that "
+    "do, 1 per other due query or join"
+)
 
 
 def explain_text(pipeline: Pipeline) -> str:
@@ -184,7 +227,9 @@ def explain_text(pipeline: Pipeline) -> str:
             lines.append(f"      {', '.join(same)} ask for the same and are computed once")
     lines += ["", "queries"]
     for name, query in value["queries"].items():
-        if query["runs"]:
+        if query["runs"] and "way" in query:
+            lines += _join_lines(name, query)
+        elif query["runs"]:
             lines.append(f"  {name}: {query['window']} over {', '.join(query['streams'])}, to {query['sink']}")
             lines.append(f"      {query['panes_per_answer']} panes per answer; {query['why']}")
         else:
@@ -192,3 +237,18 @@ def explain_text(pipeline: Pipeline) -> str:
             lines.append(f"      {query['plan']}")
     lines += ["", f"Spark jobs per epoch: {value['jobs_per_epoch']}"]
     return "\n".join(lines)
+
+
+def _join_lines(name: str, query: dict[str, Any]) -> list[str]:
+    windows = ", ".join(f"{alias} {window}" for alias, window in query["windows"].items())
+    by = ", ".join(query["looked_up_by"]) or "time alone"
+    costs = ", ".join(f"{way} {seconds:.4f} s" for way, seconds in query["costs_s"].items())
+    lines = [
+        f"  {name}: {query['plan']['join']} join of {windows}, to {query['sink']}",
+        f"      pairs are looked up by {by}, and finished by {query['finished_by']}",
+        f"      {query['why']}",
+        f"      busiest host per epoch, before anything is measured: {costs}",
+    ]
+    if query["by_spark"]:
+        lines.insert(2, f"      Spark judges: {query['by_spark']}")
+    return lines
