@@ -152,6 +152,7 @@ class Pipeline:
         trigger: str | None = None,
         *,
         schedule: str | None = None,
+        join: str | None = None,
         bins: int | None = None,
         once: bool = False,
         flush: bool = False,
@@ -166,6 +167,8 @@ class Pipeline:
                 settings = replace(settings, trigger_us=parse_duration(trigger))
             if schedule is not None:
                 settings = replace(settings, schedule=schedule)
+            if join is not None:
+                settings = replace(settings, join=join)
             if bins is not None:
                 settings = replace(settings, bins=bins)
         except ValueError as exc:

@@ -328,19 +328,17 @@ class Epochs:
 
     def _ended(self, stream: str, clocks: Mapping[str, StreamClock], scheduled: Scheduled) -> StreamClock:
         """A flushed stream's watermark passes the end of every window that holds its rows."""
-        clock = clocks[stream]
-        if clock.last_us is None or clock.watermark_us is None:
-            return clock
-        ends: list[int | None] = []
+        clock, ends = clocks[stream], list[int | None]()
         for name in self._live():
             plan = self._workload.queries[name]
             if stream not in streams_of(plan.query.root):
                 continue
             if isinstance(plan, FlowPlan):
                 ends += (o.ends(plan, clocks) for o in self._operators if o.serves(plan))
-            else:
+            elif clock.last_us is not None and clock.watermark_us is not None:
                 ends.append(last_end_with_rows(scheduled.window_of(name), clock.last_us))
-        return replace(clock, watermark_us=max([clock.watermark_us, *(end for end in ends if end is not None)]))
+        known = [end for end in (clock.watermark_us, *ends) if end is not None]
+        return replace(clock, watermark_us=max(known)) if known else clock
 
     # 4 answer ------------------------------------------------------------------------------------------------------
 

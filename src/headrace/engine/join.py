@@ -51,10 +51,9 @@ class JoinOperator:
         probe: Callable[[str], None],
         way: str = "auto",
         memory_bytes: float | None = None,
-        period: int = PERIOD,
     ) -> None:
         self._io, self._folder, self._probe = io, folder, probe
-        self._way, self._memory, self._period = way, memory_bytes, period
+        self._way, self._memory = way, memory_bytes
 
     def serves(self, plan: FlowPlan) -> bool:
         return isinstance(plan, JoinPlan)
@@ -74,7 +73,7 @@ class JoinOperator:
         slices = int(state.get("slices", SLICES_PER_HOST * hosts))
         sample = state.get("sample") or {"epochs": 0}
         # The first choice is a guess: what the first epoch brings decides the second.
-        due = before is None or state.get("guess") or sample["epochs"] >= self._period or len(set(before.hosts)) > hosts
+        due = before is None or state.get("guess") or sample["epochs"] >= PERIOD or len(set(before.hosts)) > hosts
         way = before if before is not None and not due else self._wanted(plan, state, before, slices, hosts)
         return {
             **asdict(way),

@@ -37,8 +37,8 @@ KEY, ONCE, EVERYWHERE = 0, 1, 2
 LEFT, RIGHT = "left", "right"
 # Seconds a host takes for a row it is sent, and for one of its window that it looks through; measured on one core.
 RECEIVED_S, HELD_S = 2e-7, 2e-8
-# Another way must save so much of the time, and at least so many seconds of an epoch, before a join switches.
-GAIN, LEAST_GAIN_S = 0.2, 0.01
+# Another way must save so much of the time before a join switches.
+GAIN = 0.2
 # A key is hot when it alone would be this part of an even share of one host.
 HOT_SHARE = 0.25
 # Slices are dealt out anew when the slowest host would take so many times as long as it must.
@@ -200,7 +200,7 @@ def choose_way(
     if before is not None and keep == 1.0:
         known = ways.get((before.way, before.split))
         stays = known is not None and (before.way, before.split) in fitting and before.way != "hybrid"
-        if known is not None and stays and known.seconds - now < max(GAIN * known.seconds, LEAST_GAIN_S):
+        if known is not None and stays and known.seconds - now < GAIN * known.seconds:
             why = _reason(stats, before.way, before.split, known, (), "stays")
             return JoinWay(before.way, before.split, (), hosts, why, costs)
         if before.way == "hybrid" and best == ("hybrid", before.split) and set(hot) <= set(before.hot):
