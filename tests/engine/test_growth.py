@@ -1,13 +1,15 @@
-"""State on disk and memory do not grow over 300 epochs of steady input; nor do jobs per epoch."""
+"""State on disk and memory do not grow over 300 epochs of steady input; nor do jobs or planning per epoch."""
 
 from __future__ import annotations
 
 import gc
+import json
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow.compute as pc
+import pytest
 from world import SCHEMA, make_epochs, write_epochs
 
 import headrace as hr
@@ -21,7 +23,14 @@ def size(folder: Path) -> tuple[int, int]:
     return len(files), sum(file.stat().st_size for file in files)
 
 
-def test_nothing_grows(spark: Any, tmp_path: Path) -> None:
+QUERIES = {
+    "aggregate": "SELECT k, SUM(i) AS v, COUNT(DISTINCT s) AS n FROM r [WINDOW 60 s SLIDE 5 s] GROUP BY k",
+    "join": "SELECT a.i, b.i AS j FROM r AS a [RANGE 60 s] JOIN r AS b [RANGE 20 s] ON a.s = b.s AND a.i < b.i",
+}
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_nothing_grows(spark: Any, tmp_path: Path, kind: str) -> None:
     one = make_epochs(seed=51, epochs=1, rows=40)[0]
     column = one.schema.get_field_index("ts")
     micros = one["ts"].cast("int64")
@@ -32,11 +41,7 @@ def test_nothing_grows(spark: Any, tmp_path: Path) -> None:
     write_epochs(tmp_path / "in", tables)
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     pipe = hr.Pipeline("growth").stream("r", rows, time="ts", lateness="60 seconds")
-    pipe.query(
-        "q",
-        "SELECT k, SUM(i) AS v, COUNT(DISTINCT s) AS n FROM r [WINDOW 60 s SLIDE 5 s] GROUP BY k",
-        sink=hr.parquet(str(tmp_path / "q")),
-    )
+    pipe.query("q", QUERIES[kind], sink=hr.parquet(str(tmp_path / "q")))
     seen: dict[int, dict[str, float]] = {}
     jobs: list[int] = []
     me = psutil.Process()
@@ -52,6 +57,8 @@ def test_nothing_grows(spark: Any, tmp_path: Path) -> None:
             seen[manifest.epoch] = {
                 "files": sum(count for count, _ in files),
                 "bytes": sum(bytes_ for _, bytes_ in files),
+                "chunks": len(manifest.chunks),
+                "decided": len(json.dumps(manifest.to_json())),
                 "driver": me.memory_info().rss,
                 "jvm": runtime.totalMemory() - runtime.freeMemory(),
             }
@@ -63,6 +70,9 @@ def test_nothing_grows(spark: Any, tmp_path: Path) -> None:
     half, end = seen[EPOCHS // 2], seen[EPOCHS - 1]
     assert end["files"] <= half["files"] + 20
     assert end["bytes"] <= 1.2 * half["bytes"] + 20_000
+    # What the driver goes through in every epoch to plan it.
+    assert end["chunks"] <= half["chunks"] + 20
+    assert end["decided"] <= 1.2 * half["decided"] + 2000
     assert end["driver"] <= half["driver"] + 20e6
     assert end["jvm"] <= half["jvm"] + 40e6
     # One job to absorb, one to answer, and one more when chunks are merged.

@@ -10,32 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from joins import ARROW, judged, make_side, play
-from test_joins import PREDICATES, RANGES, sql
+from join_victim import by_chance
+from joins import ARROW, PREDICATES, RANGES, judged, make_side, play, sql
 from world import SECOND, START, assert_same, results
 
 from headrace.engine import Hooks, Manifest
 from headrace.engine import join as join_module
 from headrace.engine.state_io import ArrowIo
-from headrace.policies import JoinStats, JoinWay, SideStats, load_of
+from headrace.policies import JoinStats, SideStats, load_of
 
 # Seeds of the test that switches by chance; more with HEADRACE_SWITCHES=20.
 SEEDS = int(os.environ.get("HEADRACE_SWITCHES", "2"))
-
-
-def by_chance(rng: random.Random) -> Any:
-    """A policy that knows nothing: any way, any roles, any hot keys, any host for any slice, all at random."""
-
-    def choose(stats: JoinStats, wanted: str = "auto", before: JoinWay | None = None, slices: int = 4) -> JoinWay:
-        ways = ["split left", "split right", "biclique"]
-        ways += ["hash", "hybrid left", "hybrid right"] if stats.equality else []
-        way, _, split = rng.choice(ways).partition(" ")
-        heavy = sorted({*stats.left.heavy, *stats.right.heavy})
-        hot = tuple(key for key in heavy if rng.random() < 0.5) if way == "hybrid" else ()
-        hosts = tuple(rng.randrange(len(stats.speeds)) for _ in range(slices))
-        return JoinWay(way, split or None, hot, hosts, "by chance")
-
-    return choose
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -139,3 +124,26 @@ def test_roles_switch_within_two_periods_when_the_rates_swap(spark: Any, tmp_pat
         results(tmp_path / "q"),
         judged(left, right, "l.n, r.n", "l.x BETWEEN r.x - 0.1 AND r.x + 0.1", (1, 1), ""),
     )
+
+
+def test_what_does_not_fit_the_memory_is_shed_and_counted(spark: Any, tmp_path: Path) -> None:
+    left, right = steady([(600, 600)] * 14)
+    seen: list[Manifest] = []
+    spark.conf.set("spark.headrace.join.memory", "24k")
+    try:
+        query = sql("l.n, r.n AS m", "l.x < r.x AND l.k = r.k", (2, 2))
+        play(spark, tmp_path, left, right, {"q": query}, hooks=Hooks(on_epoch=seen.append))
+    finally:
+        spark.conf.unset("spark.headrace.join.memory")
+    flow = seen[-1].flows["q"]
+    assert flow["way"]["keep"] < 1
+    ledger = seen[-1].ledger
+    assert all(entry.shed > 0 and entry.rows_in == 14 * 600 for entry in ledger.values())
+    assert flow["shed"] == sum(entry.shed for entry in ledger.values())
+    # What hosts hold in the end is near what they may: shares are estimated from the epochs before.
+    held = max(sum(kept) for kept in seen[-1].observed["flows"]["q"]["held"])
+    size = seen[-1].flows["q"]["sample"]["left"]["row_bytes"]
+    assert held * size <= 1.3 * 24 * 1024
+    # Nothing that is left is wrong.
+    wanted = set(judged(left, right, "l.n, r.n", "l.x < r.x AND l.k = r.k", (2, 2), ""))
+    assert set(results(tmp_path / "q")) <= wanted

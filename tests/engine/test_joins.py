@@ -7,42 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joins import judged, make_side, play
+from joins import PREDICATES, RANGES, judged, make_side, play, sql
 from world import assert_same
-
-# What is selected in Spark's words and in DuckDB's, the condition in both, and by whom pairs are finished.
-PREDICATES = {
-    "equal": ("l.n, r.n AS m", "l.n, r.n", "l.k = r.k", "l.k = r.k"),
-    "two keys": ("l.n, r.n AS m, l.s", "l.n, r.n, l.s", "l.k = r.k AND l.s = r.s", "l.k = r.k AND l.s = r.s"),
-    "equal and less": ("l.n, r.n AS m", "l.n, r.n", "l.k = r.k AND l.x < r.x", "l.k = r.k AND l.x < r.x"),
-    "floats": ("l.n, r.n AS m", "l.n, r.n", "l.x = r.x", "l.x = r.x"),
-    "mixed types": ("l.n, r.n AS m", "l.n, r.n", "l.k = r.n % 7", "l.k = r.n % 7"),
-    "band": (
-        "l.n, r.n AS m",
-        "l.n, r.n",
-        "l.x BETWEEN r.x - 1.5 AND r.x + 1.5",
-        "l.x >= r.x - 1.5 AND l.x <= r.x + 1.5",
-    ),
-    "one sided": ("l.n, r.n AS m", "l.n, r.n", "l.k < r.k", "l.k < r.k"),
-    "expression": (
-        "l.n + r.n AS t, upper(l.s) AS u",
-        "l.n + r.n, upper(l.s)",
-        "(l.k + r.k) % 3 = 1 AND l.s <> r.s",
-        "(l.k + r.k) % 3 = 1 AND l.s <> r.s",
-    ),
-    "equal and expression": (
-        "l.n, r.n AS m",
-        "l.n, r.n",
-        "l.k = r.k AND (l.n + r.n) % 2 = 0",
-        "l.k = r.k AND (l.n + r.n) % 2 = 0",
-    ),
-    "true": ("l.n, r.n AS m", "l.n, r.n", "TRUE", "TRUE"),
-}
-RANGES = [(4, 9), (6, 0), (3, 3)]
-
-
-def sql(select: str, on: str, ranges: tuple[float, float], how: str = "") -> str:
-    return f"SELECT {select} FROM l [RANGE {ranges[0]} s] {how} JOIN r [RANGE {ranges[1]} s] ON {on}"
 
 
 def test_every_predicate_across_a_restart(spark: Any, tmp_path: Path) -> None:

@@ -64,13 +64,16 @@ class Cut:
     """How the rows of a store are cut into parts: a part's number is `kind * slices + slice`.
 
     Rows are sliced by the hash of their keys, as kind 0; those whose hash is in `hot`, or all if `rows` says so, go
-    round the slices one by one instead, as kind `kind`.
+    round the slices one by one instead, as kind `kind`. Of all rows the share `keep` is taken, by a hash of their
+    content and `seed`.
     """
 
     slices: int = 1
     kind: int = 1
     rows: bool = False
     hot: tuple[int, ...] = ()
+    keep: float = 1.0
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,22 +208,25 @@ class Heavy:
 class Absorbed:
     """What a task, or all tasks of an epoch, made of the rows: chunks, counts per stream, rows per synopsis or store.
 
-    `heavy` has per store the heaviest hashes of keys with how many of how many sampled rows they had, by task.
+    `heavy` has per store the heaviest hashes of keys with how many of how many sampled rows they had, by task; `shed`
+    how many rows a store did not take.
     """
 
     chunks: tuple[Chunk, ...] = ()
     counts: Mapping[str, StreamCount] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     heavy: Mapping[str, tuple[Heavy, ...]] = field(default_factory=dict)
+    shed: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by store and stream
 
     def __add__(self, other: Absorbed) -> Absorbed:
         names = self.counts.keys() | other.counts.keys()
         none = StreamCount()
         counts = {name: self.counts.get(name, none) + other.counts.get(name, none) for name in sorted(names)}
         rows = {id_: self.rows.get(id_, 0) + other.rows.get(id_, 0) for id_ in self.rows.keys() | other.rows.keys()}
+        shed = {id_: self.shed.get(id_, 0) + other.shed.get(id_, 0) for id_ in self.shed.keys() | other.shed.keys()}
         ids = self.heavy.keys() | other.heavy.keys()
         heavy = {id_: self.heavy.get(id_, ()) + other.heavy.get(id_, ()) for id_ in ids}
-        return Absorbed(self.chunks + other.chunks, counts, rows, heavy)
+        return Absorbed(self.chunks + other.chunks, counts, rows, heavy, shed)
 
 
 @dataclass(frozen=True)
@@ -237,10 +243,17 @@ class AbsorbTask:
         counts = {name: StreamCount() for name in self.projection.streams}
         partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
         kept: dict[str, list[pl.DataFrame]] = {}
+        shed: dict[tuple[str, str], int] = {}
         for slab in _slabs(batches):
             masks = self._absorb(slab, counts, partials)
             for id_, feeds in self.projection.stores:
-                kept.setdefault(id_, []).extend(_rows_of(masks, feed) for feed in feeds)
+                for feed in feeds:
+                    rows_in = _rows_of(masks, feed)
+                    taken = _taken(rows_in, self.cuts.get(id_, Cut()))
+                    kept.setdefault(id_, []).append(taken)
+                    if taken.height < rows_in.height:
+                        key = id_, self.projection.streams[feed.stream]
+                        shed[key] = shed.get(key, 0) + rows_in.height - taken.height
         parts, heavy = list(self._parts(partials)), dict[str, tuple[Heavy, ...]]()
         for id_, frames in kept.items():
             frame = pl.concat(frames)
@@ -251,7 +264,7 @@ class AbsorbTask:
         for synopsis, _, _, frame in parts:
             rows[synopsis] = rows.get(synopsis, 0) + frame.height
         chunk = write_chunk(self.folder, self.epoch, 0, parts) if self.folder is not None else None
-        yield Absorbed((chunk,) if chunk else (), counts, rows, heavy)
+        yield Absorbed((chunk,) if chunk else (), counts, rows, heavy, shed)
 
     def _absorb(
         self, slab: pa.Table, counts: dict[str, StreamCount], partials: list[list[pl.DataFrame]]
@@ -344,6 +357,11 @@ def _rows_of(masks: dict[tuple[int, str | None], pl.DataFrame], feed: RowColumns
         masks[feed.stream, feed.where] = masks[feed.stream, None].filter(pl.col(feed.where or ""))
     named = [pl.col("_t").alias("p"), *(pl.col(name).alias(f"c{i}") for i, name in enumerate(feed.columns))]
     return masks[feed.stream, feed.where].select(*named, *([] if feed.hash is None else [pl.col(feed.hash).alias("h")]))
+
+
+def _taken(rows: pl.DataFrame, cut: Cut) -> pl.DataFrame:
+    """The rows that are not shed."""
+    return rows if cut.keep >= 1 else rows.filter(rows.hash_rows(cut.seed) <= int(cut.keep * (2**64 - 1)))
 
 
 def _heaviest(rows: pl.DataFrame) -> tuple[Heavy, ...]:

@@ -22,7 +22,17 @@ from headrace.engine.state_io import StateIo
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
 from headrace.model import Entry, EpochDecision, Flush, ScheduleDecision, Stream, streams_of
-from headrace.planning import FlowPlan, QueryTimes, Schedule, Scheduled, Spent, Workload, groups_of
+from headrace.planning import (
+    FlowPlan,
+    QueryTimes,
+    Schedule,
+    Scheduled,
+    Spent,
+    Workload,
+    groups_of,
+    owner,
+    streams_read,
+)
 from headrace.policies import (
     Due,
     StreamClock,
@@ -164,6 +174,7 @@ class Epochs:
         progress = self._step("admit", self._admit, number, flush)
         self._timed(progress, "absorb", self._absorb, batch)
         self._timed(progress, "advance", self._advance)
+        self._timed(progress, "flow", self._flow)
         self._timed(progress, "answer", self._answer)
         self._timed(progress, "commit", self._commit, jobs)
         self._observe()
@@ -200,7 +211,7 @@ class Epochs:
                 flows=self._decide_flows(epoch),
             )
             self._checkpoint.write_decision(decision)
-        elif self._workload.flows.keys() - decision.flows.keys():
+        elif self._workload.all_flows and not self._decide_flows(epoch).keys() <= decision.flows.keys():
             # Queries that came after the crash: nothing of theirs has acted yet.
             decision = replace(decision, flows={**self._decide_flows(epoch), **decision.flows})
         self._last_schedule = decision.schedule
@@ -209,7 +220,7 @@ class Epochs:
 
     def _decide_flows(self, epoch: int) -> dict[str, Any]:
         decided: dict[str, Any] = {}
-        live = {name: plan for name, plan in self._workload.flows.items() if self._manifest.queries[name].runs}
+        live = {name: plan for name, plan in self._workload.all_flows.items() if self._manifest.queries[name].runs}
         for operator in self._operators:
             mine = {name: plan for name, plan in live.items() if operator.serves(plan)}
             decided |= operator.decide(mine, self._manifest.flows, epoch) if mine else {}
@@ -248,7 +259,7 @@ class Epochs:
         shape = self._projection(live)
         cuts: dict[str, Cut] = {}
         for operator in self._operators:
-            mine = {n: p for n, p in self._workload.flows.items() if n in live and operator.serves(p)}
+            mine = {n: p for n, p in self._workload.all_flows.items() if n in live and operator.serves(p)}
             cuts |= operator.cuts(mine, decision.flows)
         task = AbsorbTask(None if trial else self._checkpoint.state_folder, decision.epoch, bounds, shape, cuts)
         rows = batch.selectExpr(*shape.bound(bounds))
@@ -275,20 +286,53 @@ class Epochs:
     # 3 advance -----------------------------------------------------------------------------------------------------
 
     def _advance(self, progress: Progress) -> None:
-        decision = progress.decision
-        before, clocks = self._clocks(), self._clocks()
-        assert decision.schedule is not None
-        scheduled = Scheduled(decision.schedule, self._workload, self._manifest.schedule)
+        decision, clocks = progress.decision, self._clocks()
         for stream in self._streams:
             count = progress.absorbed.counts.get(stream.name)
             seen = None if count is None or count.first_us is None or count.last_us is None else (
                 count.first_us, count.last_us)  # fmt: skip
             clocks[stream.name] = advance_clock(clocks[stream.name], stream, seen, decision.wall_us)
         idle = [i.stream for i in decision.idle if clocks[i.stream].heard_us != decision.wall_us]
-        clocks = follow_others(clocks, idle, self._stream_groups())
-        if decision.flush is not None:
-            clocks = {name: self._ended(name, clocks, scheduled) for name in clocks}
-        progress.clocks = clocks
+        progress.clocks = follow_others(clocks, idle, self._stream_groups())
+        assert decision.schedule is not None
+        progress.scheduled = Scheduled(decision.schedule, self._workload, self._manifest.schedule)
+        self._end_if_flushed(progress, [stream.name for stream in self._streams])
+
+    def _end_if_flushed(self, progress: Progress, streams: Sequence[str]) -> None:
+        """Flushed streams' watermarks pass the end of every window that holds their rows."""
+        if progress.decision.flush is not None:
+            assert progress.scheduled is not None
+            ended = {name: self._ended(name, progress.clocks, progress.scheduled) for name in streams}
+            progress.clocks = {**progress.clocks, **ended}
+
+    def _flow(self, progress: Progress) -> None:
+        """Results that come with the rows: each operator serves all live queries of its kind."""
+        live = set(self._live()) - progress.failed.keys()
+        for operator in self._operators:
+            flows = {n: p for n, p in self._workload.all_flows.items() if n in live and operator.serves(p)}
+            if flows:
+                moment = Moment(
+                    progress.decision,
+                    progress.replay,
+                    flows,
+                    self._sinks,
+                    self._workload.kept,
+                    self._manifest.chunks,
+                    progress.absorbed,
+                    self._clocks(),
+                    progress.clocks,
+                    self._manifest.flows,
+                )
+                progress.stepped.add(operator.step(moment))
+        progress.failed |= progress.stepped.failed
+        progress.rows |= progress.stepped.rows
+        progress.clocks = {**progress.clocks, **progress.stepped.clocks}
+        self._end_if_flushed(progress, list(progress.stepped.clocks))
+
+    def _schedule(self, progress: Progress) -> None:
+        """Which executions are due, now that time has advanced for all streams, derived ones included."""
+        scheduled, clocks, decision = progress.scheduled, progress.clocks, progress.decision
+        assert scheduled is not None
         self._behind = False
         times = {
             name: found
@@ -297,8 +341,7 @@ class Epochs:
             and name not in progress.failed
             and (found := self._times(name, clocks)) is not None
         }
-        scheduled.plan(times, before, clocks, decision.flush is not None)
-        progress.scheduled = scheduled
+        scheduled.plan(times, self._clocks(), clocks, decision.flush is not None)
         for name, due in scheduled.due.items():
             ends_us = self._manifest.queries[name].ends_us
             within = due if ends_us is None else due.until(ends_us)
@@ -331,11 +374,12 @@ class Epochs:
         clock, ends = clocks[stream], list[int | None]()
         for name in self._live():
             plan = self._workload.queries[name]
-            if stream not in streams_of(plan.query.root):
+            flow = self._workload.all_flows.get(name)
+            if flow is not None and stream in streams_read(plan):
+                ends += (o.ends(flow, clocks) for o in self._operators if o.serves(flow))
+            if isinstance(plan, FlowPlan) or stream not in streams_of(plan.query.root):
                 continue
-            if isinstance(plan, FlowPlan):
-                ends += (o.ends(plan, clocks) for o in self._operators if o.serves(plan))
-            elif clock.last_us is not None and clock.watermark_us is not None:
+            if clock.last_us is not None and clock.watermark_us is not None:
                 ends.append(last_end_with_rows(scheduled.window_of(name), clock.last_us))
         known = [end for end in (clock.watermark_us, *ends) if end is not None]
         return replace(clock, watermark_us=max(known)) if known else clock
@@ -343,36 +387,14 @@ class Epochs:
     # 4 answer ------------------------------------------------------------------------------------------------------
 
     def _answer(self, progress: Progress) -> None:
-        self._flow(progress)
-        given = Given(
-            progress.decision.epoch, progress.replay, progress.due, (*self._manifest.chunks, *progress.absorbed.chunks)
-        )
+        self._schedule(progress)
+        chunks = (*self._manifest.chunks, *progress.absorbed.chunks, *progress.stepped.chunks)
+        given = Given(progress.decision.epoch, progress.replay, progress.due, chunks)
         answered = self._answering.answer(self._workload, self._sinks, given)
         progress.failed |= answered.failed
         progress.rows |= answered.rows
         progress.spent = answered.spent
         self._probe("after-sinks")
-
-    def _flow(self, progress: Progress) -> None:
-        """Results that come with the rows: each operator serves all live queries of its kind."""
-        live = set(self._live()) - progress.failed.keys()
-        for operator in self._operators:
-            flows = {n: p for n, p in self._workload.flows.items() if n in live and operator.serves(p)}
-            if flows:
-                moment = Moment(
-                    progress.decision,
-                    progress.replay,
-                    flows,
-                    self._sinks,
-                    self._manifest.chunks,
-                    progress.absorbed,
-                    self._clocks(),
-                    progress.clocks,
-                    {name: self._manifest.flows.get(name) for name in flows},
-                )
-                progress.stepped.add(operator.step(moment))
-        progress.failed |= progress.stepped.failed
-        progress.rows |= progress.stepped.rows
 
     # 5 commit ------------------------------------------------------------------------------------------------------
 
@@ -413,7 +435,7 @@ class Epochs:
             workload=before.workload if self._described is self._workload else decision.epoch,
             chunks=retained.chunks,
             schedule=self._learned(progress),
-            flows={n: s for n, s in {**before.flows, **stepped.state}.items() if n in self._workload.flows},
+            flows={n: s for n, s in {**before.flows, **stepped.state}.items() if owner(n) in self._workload.all_flows},
             observed={
                 "wall_us": decision.wall_us,
                 "seconds": round(time.monotonic() - progress.began_s, 4),
@@ -501,10 +523,11 @@ class Epochs:
         return [name for name in self._workload.queries if self._manifest.queries[name].runs]
 
     def _stream_groups(self) -> list[tuple[str, ...]]:
-        return [streams_of(plan.query.root) for plan in self._workload.queries.values()]
+        return [streams_read(plan) for plan in self._workload.queries.values()]
 
     def _clocks(self) -> dict[str, StreamClock]:
-        return {s.name: self._manifest.clocks.get(s.name, StreamClock()) for s in self._streams}
+        names = (*(stream.name for stream in self._streams), *self._workload.derived)
+        return {name: self._manifest.clocks.get(name, StreamClock()) for name in names}
 
     def _bounds(self, decision: EpochDecision) -> tuple[Bounds, ...]:
         clocks = self._clocks()
@@ -521,9 +544,13 @@ class Epochs:
 
     def _projection(self, names: tuple[str, ...]) -> Projection:
         if names not in self._projections:
-            part = self._workload.only(names)
+            part, own = self._workload.only(names), {stream.name for stream in self._streams}
             self._projections[names] = projection(
-                self._streams, tuple(part.kept.values()), self._checkpoint.bins, self._corrupt, part.stores
+                self._streams,
+                [kept for kept in part.kept.values() if kept.synopsis.feeds[0].stream in own],
+                self._checkpoint.bins,
+                self._corrupt,
+                [store for store in part.stores if store.feeds[0].stream in own],
             )
         return self._projections[names]
 
@@ -544,5 +571,8 @@ class Epochs:
 
 
 def _entry(progress: Progress, stream: str) -> Entry:
+    """The account of a stream's rows; one that some query had to leave out is shed, though others may have used it."""
     count = progress.absorbed.counts.get(stream)
-    return count.entry if count else Entry()
+    entry = count.entry if count else Entry()
+    shed = max((rows for (_, name), rows in progress.absorbed.shed.items() if name == stream), default=0)
+    return replace(entry, used=entry.used - shed, shed=entry.shed + shed)

@@ -17,7 +17,7 @@ from headrace.engine.absorb import Absorbed, Cut
 from headrace.engine.chunks import Chunk
 from headrace.engine.sinks import Sink
 from headrace.model import EpochDecision
-from headrace.planning import FlowPlan
+from headrace.planning import FlowPlan, Kept
 from headrace.policies import StreamClock
 
 __all__ = ["FlowOperator", "Moment", "Stepped"]
@@ -27,14 +27,15 @@ __all__ = ["FlowOperator", "Moment", "Stepped"]
 class Moment:
     """An epoch as an operator sees it: time before and after its rows, all state, its queries and their sinks.
 
-    `chunks` were there before the epoch, `absorbed.chunks` came with its rows; `state` is what the operator left in the
-    last manifest, by query.
+    `chunks` were there before the epoch, `absorbed.chunks` came with its rows; `kept` are all synopses, of which an
+    operator feeds those over streams that it makes; `state` is what operators left in the last manifest.
     """
 
     decision: EpochDecision
     replay: bool
     flows: Mapping[str, FlowPlan]
     sinks: Mapping[str, Sink]
+    kept: Mapping[str, Kept]
     chunks: tuple[Chunk, ...]
     absorbed: Absorbed
     before: Mapping[str, StreamClock]
@@ -51,13 +52,15 @@ class Stepped:
     """What an operator made of an epoch, by query, and of its stores.
 
     `expired` gives per store the time before which no row is needed any more: chunks that hold nothing newer go.
-    `replaced` are chunks whose place others of `chunks` have taken. `state` goes into the manifest as it is.
+    `clocks` are those of streams it makes, `chunks` what it absorbed of them, or state of its own; `replaced` are
+    chunks whose place others of `chunks` have taken. `state` goes into the manifest as it is.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     expired: dict[str, int] = field(default_factory=dict)
+    clocks: dict[str, StreamClock] = field(default_factory=dict)
     chunks: tuple[Chunk, ...] = ()
     replaced: frozenset[str] = frozenset()
     observed: dict[str, Any] = field(default_factory=dict)
@@ -68,6 +71,7 @@ class Stepped:
         self.failed |= other.failed
         self.state |= other.state
         self.expired |= other.expired
+        self.clocks |= other.clocks
         self.observed |= other.observed
         self.chunks += other.chunks
         self.replaced |= other.replaced

@@ -7,16 +7,16 @@ task, makes the pairs of its blocks; plain columns go to Parquet straight from t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.engine.absorb import Cut, Heavy
+from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Cut, Heavy, projection
 from headrace.engine.answering import writes_parquet
+from headrace.engine.arrow_rows import arrow_schema
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
-from headrace.engine.deliver import Delivery
 from headrace.engine.flows import Moment, Stepped
 from headrace.engine.join_sql import pairs_ddl, pairs_schema, spark_join
 from headrace.engine.join_task import Closing, Counted, JoinTask, JoinWork, PairsTask
@@ -28,6 +28,8 @@ from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan
 from headrace.policies import EVERYWHERE, ONCE, JoinStats, JoinWay, SideStats, StreamClock, choose_way, watermark_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headrace.engine.chunks import Chunk
 
 __all__ = ["JoinOperator"]
@@ -48,11 +50,12 @@ class JoinOperator:
         self,
         io: StateIo,
         folder: str,
+        bins: int,
         probe: Callable[[str], None],
         way: str = "auto",
         memory_bytes: float | None = None,
     ) -> None:
-        self._io, self._folder, self._probe = io, folder, probe
+        self._io, self._folder, self._bins, self._probe = io, folder, bins, probe
         self._way, self._memory = way, memory_bytes
 
     def serves(self, plan: FlowPlan) -> bool:
@@ -63,12 +66,12 @@ class JoinOperator:
     def decide(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], epoch: int) -> dict[str, Any]:
         decided: dict[str, Any] = {}
         hosts = self._io.hosts()
-        for name, plan in flows.items():
-            assert isinstance(plan, JoinPlan)
-            decided[name] = self._decide(plan, state.get(name) or {}, hosts)
+        for _, plan in _all(flows):
+            name = plan.query.name
+            decided[name] = self._decide(plan, state.get(name) or {}, hosts, epoch)
         return decided
 
-    def _decide(self, plan: JoinPlan, state: Mapping[str, Any], hosts: int) -> dict[str, Any]:
+    def _decide(self, plan: JoinPlan, state: Mapping[str, Any], hosts: int, epoch: int) -> dict[str, Any]:
         before = _way_of(state["way"]) if "way" in state else None
         slices = int(state.get("slices", SLICES_PER_HOST * hosts))
         sample = state.get("sample") or {"epochs": 0}
@@ -81,6 +84,7 @@ class JoinOperator:
             "sampled": bool(due),
             "guess": before is None,
             "mixed": "way" in state and (_signature(way) != state["signature"] or state.get("until") is not None),
+            "seed": epoch,
         }
 
     def _wanted(
@@ -97,52 +101,62 @@ class JoinOperator:
         return choose_way(stats, self._way, before, slices)
 
     def cuts(self, flows: Mapping[str, FlowPlan], decided: Mapping[str, Any]) -> dict[str, Cut]:
-        cuts: dict[str, Cut] = {}
-        for name, plan in flows.items():
-            decision = decided.get(name)
-            if decision is not None:
-                for store in plan.stores:
-                    cuts[store.id] = _cut(decision, store.role)
-        return cuts
+        return {s.id: _cut(decided[plan.query.name], s.role) for _, plan in _all(flows) for s in plan.stores}
 
     def ends(self, plan: FlowPlan, clocks: Mapping[str, StreamClock]) -> int | None:
         """An inner join has no open results; outer ones give every row without a match once time has passed it."""
         assert isinstance(plan, JoinPlan)
-        if plan.join.how == "inner":
+        if all(each.join.how == "inner" for each in plan.in_order):
             return None
-        last = max(_last(plan, side, clocks) for side in SIDES)
-        return last + max(plan.join.left.window.size_us, plan.join.right.window.size_us) + 1
+        last = max(_last(each, side, clocks) for each in plan.in_order for side in SIDES)
+        return last + plan.reach_us + 1
 
     # step ------------------------------------------------------------------------------------------------------------
 
     def step(self, moment: Moment) -> Stepped:
         stepped = Stepped()
-        works: dict[str, JoinWork] = {}
-        for name, plan in moment.flows.items():
-            assert isinstance(plan, JoinPlan)
-            works[name] = self._work(name, plan, moment)
-        hosts = {name: max(work.hosts) + 1 for name, work in works.items()}
-        counted: dict[str, list[Counted]] = {name: [] for name in works}
-        direct = {name: work for name, work in works.items() if work.picked is not None and _has_work(work)}
+        run = _Epoch(moment, dict(moment.after))
+        direct: dict[str, JoinWork] = {}
+        for owner, plan in _all(moment.flows):
+            if owner in stepped.failed:
+                continue
+            work = self._work(plan, run)
+            # Decisions of flows below others are under their own names; results under the query's.
+            if plan.feeds is not None:
+                self._guarded(owner, stepped, self._feed, plan, work, run)
+            elif work.picked is not None:
+                direct |= {owner: work} if _has_work(work) else {}
+            elif _has_work(work):
+                self._guarded(owner, stepped, self._deliver_by_sql, plan, work, run)
         if direct:
-            self._deliver(direct, max(hosts[name] for name in direct), moment, stepped, counted)
-        for name, work in works.items():
-            if work.picked is None and _has_work(work):
-                self._deliver_by_sql(name, work, hosts[name], moment, stepped)
-        for name, plan in moment.flows.items():
-            assert isinstance(plan, JoinPlan)
-            expired = self._expired(plan, moment.after)
+            self._deliver(direct, run, stepped)
+        for owner, plan in _all(moment.flows):
+            if owner in stepped.failed:
+                continue
+            expired, name = self._expired(plan, run.after), plan.query.name
             stepped.expired |= {plan.store(side).id: expired[side] for side in SIDES}
-            stepped.state[name] = self._learned(name, plan, moment, counted[name], expired)
-            if counted[name]:
-                stepped.observed[name] = _shown(counted[name])
+            counted = run.counted.get(name, [])
+            stepped.state[name] = self._learned(plan, run, counted, expired)
+            if counted:
+                stepped.observed[name] = _shown(counted)
+        stepped.chunks, stepped.clocks = run.fed.chunks, {name: run.after[name] for name in run.made}
         return stepped
 
-    def _work(self, name: str, plan: JoinPlan, moment: Moment) -> JoinWork:
-        join, decision, sink = plan.join, moment.decision.flows[name], moment.sinks[name]
+    def _guarded(self, owner: str, stepped: Stepped, act: Callable[..., int | None], *arguments: Any) -> None:
+        """Does something for one query, whose own failure does not disturb the others."""
+        try:
+            rows = act(owner, *arguments)
+            if rows is not None:
+                stepped.rows[owner] = rows
+        except Exception as failure:
+            raise_if_not_a_querys(failure)
+            stepped.failed[owner] = cause_of(failure)
+
+    def _work(self, plan: JoinPlan, run: _Epoch) -> JoinWork:
+        join, decision = plan.join, run.moment.decision.flows[plan.query.name]
         stores = plan.store(LEFT).id, plan.store(RIGHT).id
-        reach = self._expired(plan, moment.before)
-        held = tuple(_holding(moment.chunks, store, reach[side]) for store, side in zip(stores, SIDES, strict=True))
+        reach = self._expired(plan, run.moment.before)
+        held = [_holding(run.moment.chunks, store, reach[side]) for store, side in zip(stores, SIDES, strict=True)]
         matching = Matching(
             join.left.window.size_us,
             join.right.window.size_us,
@@ -154,15 +168,18 @@ class JoinOperator:
         work = JoinWork(
             stores,
             (held[0], held[1]),
-            tuple(c.name for c in moment.absorbed.chunks if any(id_ in stores for id_, _ in c.ends)),
+            tuple(c.name for c in run.fresh if any(id_ in stores for id_, _ in c.ends)),
             matching,
             tuple(decision["hosts"]),
             bool(decision["mixed"]),
             (len(plan.store(LEFT).columns), len(plan.store(RIGHT).columns)),
-            closing=(self._closing(plan, LEFT, moment), self._closing(plan, RIGHT, moment)),
+            closing=(self._closing(plan, LEFT, run), self._closing(plan, RIGHT, run)),
         )
+        sink = run.moment.sinks.get(plan.query.name)
         after = join.where is not None and join.how != "inner"
-        if plan.picked is None or join.rest is not None or after or not writes_parquet(sink, self._io):
+        if plan.feeds is not None or plan.picked is None or join.rest is not None or after:
+            return work
+        if sink is None or not writes_parquet(sink, self._io):
             return work
         assert isinstance(sink, FileSink)
         names = [column.name for column in join.columns]
@@ -171,10 +188,10 @@ class JoinOperator:
         picked = tuple((SIDES.index(side), column) for side, column in chosen)
         return replace(work, picked=picked, schema=schema, staging=sink.staging)
 
-    def _closing(self, plan: JoinPlan, side: str, moment: Moment) -> Closing | None:
+    def _closing(self, plan: JoinPlan, side: str, run: _Epoch) -> Closing | None:
         if not plan.keeps(side):
             return None
-        before, after = (_closed(plan, side, clocks) for clocks in (moment.before, moment.after))
+        before, after = (_closed(plan, side, clocks) for clocks in (run.moment.before, run.after))
         if after is None:
             return None
         return Closing(EVER[0] if before is None else before, after)
@@ -192,22 +209,17 @@ class JoinOperator:
             found[side] = min(times)
         return found
 
-    def _deliver(
-        self,
-        works: Mapping[str, JoinWork],
-        hosts: int,
-        moment: Moment,
-        stepped: Stepped,
-        counted: Mapping[str, list[Counted]],
-    ) -> None:
-        names = tuple(works)
+    def _deliver(self, works: Mapping[str, JoinWork], run: _Epoch, stepped: Stepped) -> None:
+        """All joins that select plain columns for Parquet, in one job."""
+        names, moment = tuple(works), run.moment
         task = JoinTask(self._folder, tuple(works.values()))
+        hosts = max(max(work.hosts) + 1 for work in works.values())
         files: dict[str, list[str]] = {name: [] for name in names}
         for item in blamed(lambda: self._io.join(task, hosts)):
             name = names[item.work]
             if isinstance(item, Counted):
-                counted[name].append(item)
-            elif isinstance(item, Delivery) and item.error is not None:
+                run.counted.setdefault(name, []).append(item)
+            elif item.error is not None:
                 stepped.failed[name] = item.error
             else:
                 assert item.file is not None
@@ -220,34 +232,54 @@ class JoinOperator:
                 assert isinstance(sink, FileSink)
                 sink.adopt(files[name], moment.decision.epoch, moment.replay)
 
-    def _deliver_by_sql(self, name: str, work: JoinWork, hosts: int, moment: Moment, stepped: Stepped) -> None:
-        plan = moment.flows[name]
-        assert isinstance(plan, JoinPlan)
-        try:
-            found = self._io.pairs(PairsTask(self._folder, work, pairs_schema(plan)), hosts, pairs_ddl(plan))
-            with spark_join(found, plan) as results:
-                rows = moment.sinks[name].write(results, moment.decision.epoch, moment.replay)
-            stepped.rows[name] = rows or 0
-        except Exception as failure:
-            raise_if_not_a_querys(failure)
-            stepped.failed[name] = cause_of(failure)
+    def _pairs(self, plan: JoinPlan, work: JoinWork) -> DataFrame:
+        task = PairsTask(self._folder, work, pairs_schema(plan))
+        return self._io.pairs(task, max(work.hosts) + 1, pairs_ddl(plan))
+
+    def _deliver_by_sql(self, owner: str, plan: JoinPlan, work: JoinWork, run: _Epoch) -> int:
+        with spark_join(self._pairs(plan, work), plan) as results:
+            return run.moment.sinks[owner].write(results, run.moment.decision.epoch, run.moment.replay) or 0
+
+    def _feed(self, owner: str, plan: JoinPlan, work: JoinWork, run: _Epoch) -> None:
+        """Absorbs a join's pairs, as rows of a stream, into what is above it: another join's store, or panes."""
+        assert plan.feeds is not None
+        stream, moment = plan.feeds.stream, run.moment
+        absorbed = Absorbed()
+        if _has_work(work):
+            above = [p for _, p in _all({owner: moment.flows[owner]}) if stream.name in sum(p.streams.values(), ())]
+            stores = [s for p in above for s in p.stores if s.feeds[0].stream == stream.name]
+            kept = [k for k in moment.kept.values() if k.synopsis.feeds[0].stream == stream.name]
+            shape = projection((stream,), kept, self._bins, stores=stores)
+            cuts = {s.id: _cut(moment.decision.flows[p.query.name], s.role) for p in above for s in p.stores}
+            bounds = (Bounds(*EVER),)
+            task = AbsorbTask(self._folder, moment.decision.epoch, bounds, shape, cuts)
+            with spark_join(self._pairs(plan, work), plan) as pairs:
+                fields = ", ".join(f"'{column.name}', `{column.name}`" for column in stream.columns)
+                rows = pairs.selectExpr("0 AS _s", f"named_struct({fields}) AS {stream.name}")
+                rows = rows.selectExpr(*shape.bound(bounds))
+                absorbed = sum(self._io.absorb(rows, arrow_schema(rows), task), Absorbed())
+        run.made.append(stream.name)
+        run.after[stream.name] = _derived_clock(plan, moment.before[stream.name], run.after, absorbed)
+        run.fed = run.fed + absorbed
 
     # observe ---------------------------------------------------------------------------------------------------------
 
     def _learned(
-        self, name: str, plan: JoinPlan, moment: Moment, counted: Sequence[Counted], expired: Mapping[str, int]
+        self, plan: JoinPlan, run: _Epoch, counted: Sequence[Counted], expired: Mapping[str, int]
     ) -> dict[str, Any]:
         """What the next decisions are made by."""
+        name, moment, absorbed = plan.query.name, run.moment, run.moment.absorbed + run.fed
         state, decision = moment.state.get(name) or {}, moment.decision.flows[name]
         way = _way_of(decision)
         sample: dict[str, Any] = {"epochs": 0, LEFT: _EMPTY, RIGHT: _EMPTY}
         if not decision["sampled"]:
             sample = state["sample"]
-        brought = bool(moment.absorbed.counts)
+        brought = bool(absorbed.counts)
         sides: dict[str, Any] = {}
         for number, side in enumerate(SIDES):
             id_ = plan.store(side).id
-            sides[side] = _sampled(sample[side], moment.absorbed.rows.get(id_, 0), moment.absorbed.heavy.get(id_, ()))
+            brought_rows = absorbed.rows.get(id_, 0) + _shed(absorbed, id_)
+            sides[side] = _sampled(sample[side], brought_rows, absorbed.heavy.get(id_, ()))
             if counted:
                 rows = sum(c.home_rows[number] for c in counted)
                 size = sum(c.home_bytes[number] for c in counted)
@@ -267,8 +299,47 @@ class JoinOperator:
             "signature": _signature(way),
             "until": until,
             "sample": {"epochs": sample["epochs"] + int(brought), **sides},
+            "shed": state.get("shed", 0) + sum(_shed(absorbed, store.id) for store in plan.stores),
             "speeds": _speeds(state.get("speeds"), counted, max(way.hosts) + 1),
         }
+
+
+@dataclass
+class _Epoch:
+    """A moment while joins are stepped: time after it, derived streams included, and what those brought."""
+
+    moment: Moment
+    after: dict[str, StreamClock]
+    fed: Absorbed = field(default_factory=Absorbed)
+    made: list[str] = field(default_factory=list)
+    counted: dict[str, list[Counted]] = field(default_factory=dict)
+
+    @property
+    def fresh(self) -> tuple[Chunk, ...]:
+        return (*self.moment.absorbed.chunks, *self.fed.chunks)
+
+
+def _all(flows: Mapping[str, FlowPlan]) -> list[tuple[str, JoinPlan]]:
+    """All joins, those below others first, each with the query it belongs to."""
+    return [(name, each) for name, plan in flows.items() if isinstance(plan, JoinPlan) for each in plan.in_order]
+
+
+def _derived_clock(
+    plan: JoinPlan, before: StreamClock, clocks: Mapping[str, StreamClock], absorbed: Absorbed
+) -> StreamClock:
+    """Time of the stream that a join's pairs make."""
+    assert plan.feeds is not None
+    seen = absorbed.counts.get(plan.feeds.name)
+    now = watermark_of(clocks, [stream for streams in plan.streams.values() for stream in streams])
+    marks = [m for m in (before.watermark_us, None if now is None else now - plan.feeds.delay_us) if m is not None]
+    firsts = [t for t in (before.first_us, seen.first_us if seen else None) if t is not None]
+    lasts = [t for t in (before.last_us, seen.last_us if seen else None) if t is not None]
+    return replace(
+        before,
+        first_us=min(firsts, default=None),
+        last_us=max(lasts, default=None),
+        watermark_us=max(marks, default=None),
+    )
 
 
 _EMPTY: dict[str, Any] = {"rows": 0, "sampled": 0, "heavy": {}}
@@ -289,13 +360,14 @@ def _signature(way: JoinWay) -> list[Any]:
 def _cut(decision: Mapping[str, Any], side: str) -> Cut:
     slices, hot = int(decision["slices"]), tuple(decision["hot"])
     kind = ONCE if decision["way"] == "biclique" or decision["split"] == side else EVERYWHERE
+    cut = Cut(slices, kind, keep=decision["keep"], seed=decision["seed"])
     match decision["way"]:
         case "hash":
-            return Cut(slices, ONCE)
+            return cut
         case "hybrid":
-            return Cut(slices, kind, hot=hot)
+            return replace(cut, hot=hot)
         case _:
-            return Cut(slices, kind, rows=True)
+            return replace(cut, rows=True)
 
 
 def _stats(state: Mapping[str, Any], side: str) -> SideStats:
@@ -305,7 +377,9 @@ def _stats(state: Mapping[str, Any], side: str) -> SideStats:
     mine, rows = sample[side], sample[side]["rows"] / sample["epochs"]
     sampled = max(1, mine["sampled"])
     heavy = {int(key): count / sampled for key, count in mine["heavy"].items() if count > 1}
-    return SideStats(rows, mine.get("window_rows", rows), mine.get("row_bytes", 100.0), heavy)
+    # What would be held if nothing were shed.
+    window_rows = mine.get("window_rows", rows) / state["way"]["keep"]
+    return SideStats(rows, window_rows, mine.get("row_bytes", 100.0), heavy)
 
 
 def _sampled(sample: Mapping[str, Any], rows: int, heavy: Sequence[Heavy]) -> dict[str, Any]:
@@ -334,6 +408,10 @@ def _speeds(before: Sequence[float] | None, counted: Sequence[Counted], hosts: i
 
 def _holding(chunks: Sequence[Chunk], store: str, reach_us: int) -> tuple[str, ...]:
     return tuple(c.name for c in chunks if any(id_ == store and end > reach_us for id_, end in c.ends))
+
+
+def _shed(absorbed: Absorbed, store: str) -> int:
+    return sum(rows for (id_, _), rows in absorbed.shed.items() if id_ == store)
 
 
 def _has_work(work: JoinWork) -> bool:

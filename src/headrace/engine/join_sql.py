@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.engine.arrow_types import arrow_type
 from headrace.model import Column
-from headrace.planning import LEFT, RIGHT, JoinPlan
+from headrace.planning import LEFT, PAIR_TIME, RIGHT, JoinPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,13 +23,13 @@ _SIDES = (("l", LEFT), ("r", RIGHT))
 def pairs_schema(plan: JoinPlan) -> pa.Schema:
     """Columns and types of the pairs that tasks hand to Spark; see `Host.candidates`."""
     columns = [(f"{letter}{n}", arrow_type(c.type)) for letter, side in _SIDES for n, c in _numbered(plan, side)]
-    return pa.schema([("_what", pa.int32()), ("_row", pa.int64()), *columns, ("_pair", pa.bool_())])
+    return pa.schema([("_what", pa.int32()), ("_row", pa.int64()), *columns, ("_pair", pa.bool_()), ("_t", pa.int64())])
 
 
 def pairs_ddl(plan: JoinPlan) -> str:
     """The same as Spark DDL."""
     columns = [f"{letter}{n} {c.type}" for letter, side in _SIDES for n, c in _numbered(plan, side)]
-    return ", ".join(["_what INT", "_row BIGINT", *columns, "_pair BOOLEAN"])
+    return ", ".join(["_what INT", "_row BIGINT", *columns, "_pair BOOLEAN", "_t BIGINT"])
 
 
 def _numbered(plan: JoinPlan, side: str) -> list[tuple[int, Column]]:
@@ -48,7 +48,7 @@ def spark_join(candidates: DataFrame, plan: JoinPlan) -> Iterator[DataFrame]:
         for letter, side in _SIDES
         if (columns := _numbered(plan, side))
     ]
-    rows = candidates.selectExpr("_what", "_row", "_pair", *structs)
+    rows = candidates.selectExpr("_what", "_row", "_pair", "_t", *structs)
     holds = "true" if join.rest is None else f"coalesce({join.rest.sql}, false)"
     outer = join.how != "inner"
     if outer:
@@ -57,7 +57,7 @@ def spark_join(candidates: DataFrame, plan: JoinPlan) -> Iterator[DataFrame]:
     try:
         results = rows.filter(f"_what = 0 AND {holds}") if outer else rows.filter(holds)
         if outer:
-            kept = [f"`{names[side]}`" for _, side in _SIDES if plan.store(side).columns]
+            kept = ["_t", *(f"`{names[side]}`" for _, side in _SIDES if plan.store(side).columns)]
             met = rows.filter("_what > 0").selectExpr("*", f"CASE WHEN _pair THEN {holds} ELSE false END AS _met")
             sides = (expr(f"any_value({k}) FILTER (WHERE NOT _pair) AS {k}") for k in kept)
             grouped = met.groupBy("_what", "_row").agg(expr("max(_met) AS _met"), *sides)
@@ -66,7 +66,8 @@ def spark_join(candidates: DataFrame, plan: JoinPlan) -> Iterator[DataFrame]:
         if outer and join.where is not None:
             results = results.filter(join.where.sql)
         sqls = {column.name: column.sql for column in join.columns}
-        yield results.selectExpr(*(f"{sqls[o.sql]} AS `{o.name}`" for o in plan.query.finish.outputs))
+        time = [] if plan.feeds is None else [f"timestamp_micros(_t) AS {PAIR_TIME}"]
+        yield results.selectExpr(*(f"{sqls[o.sql]} AS `{o.name}`" for o in plan.query.finish.outputs), *time)
     finally:
         if outer:
             rows.unpersist()

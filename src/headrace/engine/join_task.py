@@ -201,7 +201,8 @@ class Host:
         """
         counts = self._work.columns
         for (a, i), (b, j) in self.found():
-            yield _both(a[i], b[j], counts).select(pl.lit(0).alias("_what"), pl.lit(None).alias("_row"), pl.all())
+            rows = _both(a[i], b[j], counts)
+            yield rows.select(pl.lit(0).alias("_what"), pl.lit(None).alias("_row"), pl.all())
         for side in (0, 1):
             closing = self._closing(side)
             if closing is None:
@@ -288,7 +289,7 @@ def _nulls(height: int) -> pl.DataFrame:
 
 
 def _both(a: pl.DataFrame, b: pl.DataFrame, counts: tuple[int, int]) -> pl.DataFrame:
-    """Columns `l0...` and `r0...` side by side; a frame without columns gives NULL for all of them."""
+    """Columns `l0...` and `r0...` side by side, NULL where a frame has no columns; `_t` is the later of their times."""
     height = a.height
     columns: list[pl.Series] = []
     for letter, frame, count in (("l", a, counts[0]), ("r", b, counts[1])):
@@ -296,7 +297,9 @@ def _both(a: pl.DataFrame, b: pl.DataFrame, counts: tuple[int, int]) -> pl.DataF
             name = f"c{n}"
             found = frame[name] if name in frame.columns else pl.Series([None] * height)
             columns.append(found.alias(f"{letter}{n}"))
-    return pl.DataFrame([*columns, pl.Series("_pair", [True] * height, dtype=pl.Boolean)])
+    times = pl.DataFrame([a["p"].alias("a"), b["p"].alias("b")]).select(pl.max_horizontal("a", "b").alias("_t"))
+    pair = pl.repeat(True, height, dtype=pl.Boolean, eager=True)
+    return pl.DataFrame([*columns, pair.alias("_pair"), times["_t"]])
 
 
 def _written(number: int, work: JoinWork, results: Iterator[pl.DataFrame]) -> Iterator[Delivery]:

@@ -371,7 +371,7 @@ def start(
 def _joins(pipeline: Pipeline, spark: SparkSession, io: StateIo, point: Checkpoint, hooks: Hooks) -> JoinOperator:
     memory = spark.conf.get("spark.headrace.join.memory", None)
     memory_bytes = None if memory is None else parse_size(memory)
-    return JoinOperator(io, point.state_folder, hooks.probe, pipeline.engine.join, memory_bytes)
+    return JoinOperator(io, point.state_folder, point.bins, hooks.probe, pipeline.engine.join, memory_bytes)
 
 
 def _batch_runner(epochs: Epochs, united: United) -> Callable[[DataFrame, int], None]:

@@ -22,6 +22,7 @@ from headrace.planning import (
     Synopsis,
     Workload,
     cover,
+    owner,
     share,
 )
 from headrace.policies import StreamClock, newest_end, watermark_of
@@ -169,7 +170,7 @@ def adopt(
         if name not in workload.queries and name not in refused:
             note(f"query '{name}' is gone: what only it needed goes with the next epoch")
     # What operators remember of a query that starts anew is about other rows.
-    flows = {n: s for n, s in manifest.flows.items() if n in queries and _goes_on(manifest, n, queries)}
+    flows = {n: s for n, s in manifest.flows.items() if owner(n) in queries and _goes_on(manifest, owner(n), queries)}
     return replace(manifest, queries={**queries, **refused}, coverage=coverage, flows=flows)
 
 

@@ -3,20 +3,22 @@
 from headrace.planning.coverage import Coverage, cover, forget
 from headrace.planning.explain import explain, explain_text
 from headrace.planning.flow import FlowPlan, RowFeed, RowStore
-from headrace.planning.join import LEFT, RIGHT, JoinPlan, plan_join
+from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, Derived, JoinPlan, plan_join
 from headrace.planning.plan import plan_query
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, Spent, groups_of, subgroup_of
-from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, share
+from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
 from headrace.planning.synopsis import ROWS, AggregateSource, AnswerPlan, Demand, Feed, Measure, Synopsis, plan_answer
 
 __all__ = [
     "LEFT",
+    "PAIR_TIME",
     "RIGHT",
     "ROWS",
     "AggregateSource",
     "AnswerPlan",
     "Coverage",
     "Demand",
+    "Derived",
     "Feed",
     "FlowPlan",
     "JoinPlan",
@@ -38,9 +40,11 @@ __all__ = [
     "explain_text",
     "forget",
     "groups_of",
+    "owner",
     "plan_answer",
     "plan_join",
     "plan_query",
     "share",
+    "streams_read",
     "subgroup_of",
 ]

@@ -49,7 +49,7 @@ def explain(pipeline: Pipeline) -> dict[str, Any]:
     decision = empty.decide(pipeline.engine.schedule, groups_of(workload, plans, empty), None, None)
     chosen = {group.group: group for group in decision.groups}
     queries = {
-        query.name: _answered(workload, query.name)
+        query.name: {**_shape(query), **_answered(workload, query.name, pipeline.engine.join)}
         if query.name in plans
         else {**_shape(query), "runs": True, **_flow(flows[query.name], pipeline.engine.join)}
         if query.name in flows
@@ -113,11 +113,12 @@ def _tree(operator: Operator) -> Any:
             }
 
 
-def _answered(workload: Workload, name: str) -> dict[str, Any]:
+def _answered(workload: Workload, name: str, wanted: str) -> dict[str, Any]:
     plan = workload.plans[name]
     window = plan.aggregate.window
+    over = {} if plan.pairs is None else {"over": _flow(plan.pairs, wanted)}
     return {
-        **_shape(plan.query),
+        **over,
         "runs": True,
         "window": str(window),
         "pane": format_duration(window.pane_us),

@@ -55,6 +55,11 @@ class FlowPlan:
     query: Query
     stores: tuple[RowStore, ...]
 
+    @property
+    def all_stores(self) -> tuple[RowStore, ...]:
+        """Its own stores, and those of the flows below it."""
+        return self.stores
+
     def store(self, role: str) -> RowStore:
         """The store of one role."""
         return next(store for store in self.stores if store.role == role)

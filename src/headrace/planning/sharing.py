@@ -17,13 +17,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 
-from headrace.model import Kind, Stream
+from headrace.model import Kind, Stream, streams_of
 from headrace.planning.coverage import Coverage, covers
 from headrace.planning.filters import disjoint_union
 from headrace.planning.flow import FlowPlan, RowStore
+from headrace.planning.join import JoinPlan
 from headrace.planning.synopsis import AnswerPlan, Measure, Synopsis
 
-__all__ = ["Kept", "Known", "Source", "Supply", "Workload", "share"]
+__all__ = ["Kept", "Known", "Source", "Supply", "Workload", "owner", "share", "streams_read"]
 
 # A coarser synopsis is rolled up from a finer one instead of being kept when the finer has at most so many times its
 # rows: then keeping it costs more, in every epoch, than rolling up does.
@@ -77,7 +78,24 @@ class Workload:
     @property
     def stores(self) -> tuple[RowStore, ...]:
         """The rows that are kept for flows."""
-        return tuple(store for plan in self.flows.values() for store in plan.stores)
+        joins = [plan.pairs for plan in self.plans.values() if plan.pairs is not None]
+        return tuple(store for plan in (*self.flows.values(), *joins) for store in plan.all_stores)
+
+    @property
+    def all_flows(self) -> dict[str, FlowPlan]:
+        """All that operators run, by query: flows, and the joins that aggregates are over."""
+        return {**self.flows, **{name: plan.pairs for name, plan in self.plans.items() if plan.pairs is not None}}
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """Names of the streams that joins make for other queries' sake."""
+        return tuple(
+            join.feeds.name
+            for plan in self.all_flows.values()
+            if isinstance(plan, JoinPlan)
+            for join in plan.in_order
+            if join.feeds is not None
+        )
 
     def sources_of(self, query: str) -> tuple[str, ...]:
         """The kept synopses a query is answered from."""
@@ -93,6 +111,17 @@ class Workload:
 
     def _definitions(self) -> dict[str, Synopsis]:
         return {id_: kept.synopsis for id_, kept in self.kept.items()}
+
+
+def owner(flow: str) -> str:
+    """The query that a flow, perhaps one below another, belongs to."""
+    return flow.partition("/")[0]
+
+
+def streams_read(plan: AnswerPlan | FlowPlan) -> tuple[str, ...]:
+    """The declared streams that a query reads."""
+    over = plan.pairs if isinstance(plan, AnswerPlan) and plan.pairs is not None else plan
+    return streams_of(over.query.root)
 
 
 @dataclass(frozen=True, slots=True)

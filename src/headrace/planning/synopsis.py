@@ -17,9 +17,13 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.errors import Problem, SpecError
 from headrace.model import Aggregate, DataType, Kind, NamedExpression, Operator, Query, Scan, Union, WindowAggregate
+
+if TYPE_CHECKING:
+    from headrace.planning.join import JoinPlan
 
 __all__ = ["ROWS", "AggregateSource", "AnswerPlan", "Demand", "Feed", "Measure", "Synopsis", "plan_answer"]
 
@@ -129,6 +133,7 @@ class AnswerPlan:
     query: Query
     sources: tuple[AggregateSource, ...]
     demands: tuple[Demand, ...]
+    pairs: JoinPlan | None = None  # the join whose pairs it is over
 
     @property
     def main(self) -> str:
