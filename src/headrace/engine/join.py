@@ -6,7 +6,8 @@ task, makes the pairs of its blocks; plain columns go to Parquet straight from t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,14 +121,15 @@ class JoinOperator:
         for owner, plan in _all(moment.flows):
             if owner in stepped.failed:
                 continue
-            work = self._work(plan, run)
-            # Decisions of flows below others are under their own names; results under the query's.
-            if plan.feeds is not None:
-                self._guarded(owner, stepped, self._feed, plan, work, run)
-            elif work.picked is not None:
-                direct |= {owner: work} if _has_work(work) else {}
-            elif _has_work(work):
-                self._guarded(owner, stepped, self._deliver_by_sql, plan, work, run)
+            # What is below others is decided under a name of its own; results and failures are the query's.
+            with _guarded(owner, stepped):
+                work = self._work(plan, run)
+                if plan.feeds is not None:
+                    self._feed(owner, plan, work, run)
+                elif work.picked is not None:
+                    direct |= {owner: work} if _has_work(work) else {}
+                elif _has_work(work):
+                    stepped.rows[owner] = self._deliver_by_sql(owner, plan, work, run)
         if direct:
             self._deliver(direct, run, stepped)
         for owner, plan in _all(moment.flows):
@@ -141,16 +143,6 @@ class JoinOperator:
                 stepped.observed[name] = _shown(counted)
         stepped.chunks, stepped.clocks = run.fed.chunks, {name: run.after[name] for name in run.made}
         return stepped
-
-    def _guarded(self, owner: str, stepped: Stepped, act: Callable[..., int | None], *arguments: Any) -> None:
-        """Does something for one query, whose own failure does not disturb the others."""
-        try:
-            rows = act(owner, *arguments)
-            if rows is not None:
-                stepped.rows[owner] = rows
-        except Exception as failure:
-            raise_if_not_a_querys(failure)
-            stepped.failed[owner] = cause_of(failure)
 
     def _work(self, plan: JoinPlan, run: _Epoch) -> JoinWork:
         join, decision = plan.join, run.moment.decision.flows[plan.query.name]
@@ -317,6 +309,16 @@ class _Epoch:
     @property
     def fresh(self) -> tuple[Chunk, ...]:
         return (*self.moment.absorbed.chunks, *self.fed.chunks)
+
+
+@contextmanager
+def _guarded(owner: str, stepped: Stepped) -> Iterator[None]:
+    """Notes what goes wrong for one query, so that the others are not disturbed."""
+    try:
+        yield
+    except Exception as failure:
+        raise_if_not_a_querys(failure)
+        stepped.failed[owner] = cause_of(failure)
 
 
 def _all(flows: Mapping[str, FlowPlan]) -> list[tuple[str, JoinPlan]]:

@@ -116,7 +116,7 @@ class SparkIo:
     def join(self, task: JoinTask, hosts: int) -> list[Delivery | Counted]:
         needs = _needs(task.works)
         cargo = self._cargo(needs, frozenset(needs))
-        return self._write(cargo, self._on_bins(task, needs), _PARQUET_MAGIC, hosts)
+        return self._write(cargo, self._on_bins(task, needs), _PARQUET_MAGIC, self._checkpoint.bins)
 
     def pairs(self, task: PairsTask, hosts: int, ddl: str) -> DataFrame:
         needs = _needs([task.work])

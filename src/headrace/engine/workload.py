@@ -24,6 +24,7 @@ from headrace.planning import (
     cover,
     owner,
     share,
+    streams_read,
 )
 from headrace.policies import StreamClock, newest_end, watermark_of
 
@@ -145,6 +146,14 @@ def adopt(
             anew = "is new" if known is None else "starts anew"
             note(f"query '{name}' {anew}: its results are about rows from now on")
             continue
+        if plan.pairs is not None:
+            # A pair dated just after what was seen may have a row from before it, which is not kept.
+            seen_us = _seen_last(manifest, streams_read(plan))
+            queries[name] = _fresh(plan, None if seen_us is None else seen_us + 1 + plan.pairs.reach_us)
+            note(
+                f"query '{name}' {'is new' if known is None else 'starts anew'}: its windows begin after what was seen"
+            )
+            continue
         since = complete_since(workload, name, coverage)
         new = since is not None and since == _latest(seen[id_] for id_ in workload.sources_of(name))
         since = _begun_us(manifest, plan) if since is None else since
@@ -214,6 +223,11 @@ def _seen_us(manifest: Manifest, kept: Kept) -> int | None:
     """Just after the last row that the streams of a synopsis have brought so far."""
     clocks = (manifest.clocks.get(feed.stream) for feed in kept.synopsis.feeds)
     return _latest(None if clock is None or clock.last_us is None else clock.last_us + 1 for clock in clocks)
+
+
+def _seen_last(manifest: Manifest, streams: Iterable[str]) -> int | None:
+    clocks = (manifest.clocks.get(stream) for stream in streams)
+    return _latest(None if clock is None else clock.last_us for clock in clocks)
 
 
 def _latest(times: Iterable[int | None]) -> int | None:
