@@ -17,7 +17,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     except ModuleNotFoundError:
         raise SpecError("pictures need matplotlib: pip install 'headrace[plot]'") from None
     matplotlib.use("Agg")
-    pictures = {"sharing --policies": _policies}
+    pictures = {"sharing --policies": _policies, "join": _swapped}
     if result["bench"] not in pictures:
         raise SpecError(f"bench '{result['bench']}' has no picture; those that have: {', '.join(pictures)}")
     figure = pictures[result["bench"]](result["measures"])
@@ -45,4 +45,25 @@ def _policies(measures: dict[str, Any]) -> Any:
         f"{measures['queries']} queries; all that is due would take {measures['full_epoch_s']:.2f} s, "
         f"an epoch has {measures['trigger_s']:.2f} s"
     )
+    return figure
+
+
+def _swapped(measures: dict[str, Any]) -> Any:
+    """Rows a split join sends to its hosts per epoch, while the rates of its sides swap."""
+    from matplotlib.figure import Figure
+
+    swap = measures["swap"]
+    figure = Figure(figsize=(7, 3.2))
+    axes = figure.subplots()
+    axes.step(range(len(swap["sent"])), swap["sent"], where="mid", color="#3d6f99", label="rows sent to hosts")
+    axes.axhline(swap["formula"], color="#888", linestyle="--", label="formula: split once, copied to all")
+    axes.axvline(swap["swapped_at"] - 0.5, color="#b5523b", label="the rates swap")
+    switched = next((i for i, side in enumerate(swap["split"]) if side != swap["split"][0]), None)
+    if switched is not None:
+        axes.axvline(switched - 0.5, color="#5b8f4e", label="the roles switch")
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("rows")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
     return figure
