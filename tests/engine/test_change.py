@@ -281,3 +281,21 @@ def test_a_query_that_is_behind_at_the_end_of_its_lifetime_owes_its_windows(
     wanted = [row for row in expected(world.rows, "count(here)", "", 20, 20, False) if row[1] <= ends]
     assert len(wanted) > 3
     assert_same(results(world.home / "brief"), wanted)
+
+
+def test_a_hook_cannot_change_the_epoch_it_is_part_of(spark: Any, tmp_path: Path) -> None:
+    write_epochs(tmp_path / "in", make_epochs(seed=72, epochs=1, rows=20))
+    refused: list[str] = []
+
+    def meddle(manifest: Any) -> None:
+        try:
+            run.drop_query("q")
+        except hr.EngineError as error:
+            refused.append(str(error))
+
+    rows = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    pipe = hr.Pipeline("meddling").stream("r", rows, time="ts").query("q", KEYED)
+    run = pipe.start(spark, str(tmp_path / "state"), "0 seconds", hooks=Hooks(on_epoch=meddle))
+    run.process_all_available()
+    run.stop()
+    assert refused == ["queries change between two epochs: not from a hook or a sink, which are part of one"]

@@ -102,6 +102,7 @@ class Epochs:
         self._since_us: int | None = None
         self._behind = False
         self._busy, self._stopping, self._replaced = threading.Lock(), False, False
+        self._thread: int | None = None  # the one that runs an epoch
 
     @property
     def state(self) -> tuple[Manifest, Workload]:
@@ -112,6 +113,11 @@ class Epochs:
     def manifest(self) -> Manifest:
         """What the last committed epoch left."""
         return self._manifest
+
+    @property
+    def calls(self) -> bool:
+        """Whether the caller was itself called by an epoch under way: a hook, a sink."""
+        return self._thread == threading.get_ident()
 
     def run(self, batch: DataFrame, number: int) -> None:
         """Runs the micro-batch `number` as the next epoch, unless it is committed already."""
@@ -170,14 +176,18 @@ class Epochs:
             pass
 
     def _run(self, batch: DataFrame | None, number: int, flush: Flush | None) -> None:
-        jobs = self._jobs()
-        progress = self._step("admit", self._admit, number, flush)
-        self._timed(progress, "absorb", self._absorb, batch)
-        self._timed(progress, "advance", self._advance)
-        self._timed(progress, "flow", self._flow)
-        self._timed(progress, "answer", self._answer)
-        self._timed(progress, "commit", self._commit, jobs)
-        self._observe()
+        self._thread = threading.get_ident()
+        try:
+            jobs = self._jobs()
+            progress = self._step("admit", self._admit, number, flush)
+            self._timed(progress, "absorb", self._absorb, batch)
+            self._timed(progress, "advance", self._advance)
+            self._timed(progress, "flow", self._flow)
+            self._timed(progress, "answer", self._answer)
+            self._timed(progress, "commit", self._commit, jobs)
+            self._observe()
+        finally:
+            self._thread = None
 
     # 1 admit -------------------------------------------------------------------------------------------------------
 

@@ -179,6 +179,8 @@ class Run:
 
         A query in both is replaced: it starts anew if its SQL is another or it has ended, and goes on if not.
         """
+        if self._parts.epochs.calls:
+            raise EngineError("queries change between two epochs: not from a hook or a sink, which are part of one")
         with self._changing:
             if self._once or not self.is_active:
                 raise EngineError("queries are added and dropped while a run goes on; this one ends by itself or has")
