@@ -35,3 +35,19 @@ def test_outer_joins_give_unmatched_rows_once(spark: Any, tmp_path: Path, how: s
     found = play(spark, tmp_path, left, right, queries, restart=5, flush=True)
     for i, name in enumerate(kinds):
         assert_same(found[names[name]], judged(left, right, PREDICATES[name][1], PREDICATES[name][3], RANGES[i], how))
+
+
+def test_joins_where_spark_carries_state(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(13)
+    left, right = make_side(rng, 5, 40, 3, 9, hot=0.3), make_side(rng, 5, 40, 3, 9)
+    queries = {
+        "inner": sql("l.n, r.n AS m", "l.k = r.k", (4, 9)),
+        "outer": sql("l.n, r.n AS m", "l.k = r.k AND (l.n + r.n) % 2 = 0", (4, 9), "FULL"),
+    }
+    spark.conf.set("spark.headrace.state.io", "spark")
+    try:
+        found = play(spark, tmp_path, left, right, queries, restart=3, flush=True, bins=2)
+    finally:
+        spark.conf.unset("spark.headrace.state.io")
+    assert_same(found["inner"], judged(left, right, "l.n, r.n", "l.k = r.k", (4, 9), ""))
+    assert_same(found["outer"], judged(left, right, "l.n, r.n", "l.k = r.k AND (l.n + r.n) % 2 = 0", (4, 9), "FULL"))

@@ -93,8 +93,8 @@ class JoinOperator:
     ) -> JoinWay:
         speeds = tuple(state.get("speeds") or ())
         stats = JoinStats(
-            _stats(state, LEFT),
-            _stats(state, RIGHT),
+            _stats(state, LEFT, _window_us(plan, LEFT)),
+            _stats(state, RIGHT, _window_us(plan, RIGHT)),
             bool(plan.equal),
             speeds if len(speeds) == hosts else (1.0,) * hosts,
             self._memory,
@@ -110,7 +110,7 @@ class JoinOperator:
         if all(each.join.how == "inner" for each in plan.in_order):
             return None
         last = max(_last(each, side, clocks) for each in plan.in_order for side in SIDES)
-        return last + plan.reach_us + 1
+        return None if last == EVER[0] else last + plan.reach_us + 1
 
     # step ------------------------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class JoinOperator:
         name, moment, absorbed = plan.query.name, run.moment, run.moment.absorbed + run.fed
         state, decision = moment.state.get(name) or {}, moment.decision.flows[name]
         way = _way_of(decision)
-        sample: dict[str, Any] = {"epochs": 0, LEFT: _EMPTY, RIGHT: _EMPTY}
+        sample: dict[str, Any] = {"epochs": 0, "advance_us": 0, LEFT: _EMPTY, RIGHT: _EMPTY}
         if not decision["sampled"]:
             sample = state["sample"]
         brought = bool(absorbed.counts)
@@ -290,7 +290,11 @@ class JoinOperator:
             "guess": decision["guess"],
             "signature": _signature(way),
             "until": until,
-            "sample": {"epochs": sample["epochs"] + int(brought), **sides},
+            "sample": {
+                "epochs": sample["epochs"] + int(brought),
+                "advance_us": sample["advance_us"] + _advance_us(plan, moment.before, run.after),
+                **sides,
+            },
             "shed": state.get("shed", 0) + sum(_shed(absorbed, store.id) for store in plan.stores),
             "speeds": _speeds(state.get("speeds"), counted, max(way.hosts) + 1),
         }
@@ -372,15 +376,19 @@ def _cut(decision: Mapping[str, Any], side: str) -> Cut:
             return replace(cut, rows=True)
 
 
-def _stats(state: Mapping[str, Any], side: str) -> SideStats:
+def _stats(state: Mapping[str, Any], side: str, window_us: int) -> SideStats:
     sample = state.get("sample") or {"epochs": 0}
     if not sample["epochs"]:
         return FIRST
     mine, rows = sample[side], sample[side]["rows"] / sample["epochs"]
     sampled = max(1, mine["sampled"])
     heavy = {int(key): count / sampled for key, count in mine["heavy"].items() if count > 1}
-    # What would be held if nothing were shed.
-    window_rows = mine.get("window_rows", rows) / state["way"]["keep"]
+    if "window_rows" in mine:
+        # What would be held if nothing were shed.
+        window_rows = mine["window_rows"] / state["way"]["keep"]
+    else:
+        # Pairs that Spark finishes come without an account of what was read: as many epochs as the window is long.
+        window_rows = rows * max(1.0, window_us * sample["epochs"] / max(1, sample["advance_us"]))
     return SideStats(rows, window_rows, mine.get("row_bytes", 100.0), heavy)
 
 
@@ -434,6 +442,12 @@ def _closed(plan: JoinPlan, side: str, clocks: Mapping[str, StreamClock]) -> int
 def _last(plan: JoinPlan, side: str, clocks: Mapping[str, StreamClock]) -> int:
     known = [clocks[stream].last_us for stream in plan.streams[side]]
     return max((last for last in known if last is not None), default=EVER[0])
+
+
+def _advance_us(plan: JoinPlan, before: Mapping[str, StreamClock], after: Mapping[str, StreamClock]) -> int:
+    """How far an epoch has brought event time."""
+    first, last = (max(_last(plan, side, clocks) for side in SIDES) for clocks in (before, after))
+    return 0 if first == EVER[0] else last - first
 
 
 def _shown(counted: Sequence[Counted]) -> dict[str, Any]:

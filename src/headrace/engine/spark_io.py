@@ -115,13 +115,14 @@ class SparkIo:
 
     def join(self, task: JoinTask, hosts: int) -> list[Delivery | Counted]:
         needs = _needs(task.works)
-        cargo = self._cargo(needs, frozenset(needs))
-        return self._write(cargo, self._on_bins(task, needs), _PARQUET_MAGIC, self._checkpoint.bins)
+        cargo, bins = self._cargo(needs, frozenset(needs)), self._checkpoint.bins
+        return self._write(cargo, self._on_bins(_OnHosts(task, hosts, bins), needs), _PARQUET_MAGIC, bins)
 
     def pairs(self, task: PairsTask, hosts: int, ddl: str) -> DataFrame:
         needs = _needs([task.work])
         cargo = self._cargo(needs, frozenset(needs))
-        return cargo.mapInArrow(_Answer(self._on_bins(_AsBatch(task), needs)), ddl)
+        on_hosts = _OnHosts(_AsBatch(task), hosts, self._checkpoint.bins)
+        return cargo.mapInArrow(_Answer(self._on_bins(on_hosts, needs)), ddl)
 
     def compact(self, task: CompactTask) -> list[Chunk]:
         needs = dict.fromkeys((*(layout.id for layout in task.layouts), *task.stores), task.chunks)
@@ -297,6 +298,18 @@ class _OnBins:
             if name not in held.parts:
                 raise CorruptStateError(f"state file {self.folder}/{name} is missing or empty")
         yield from self.task(sorted(bins))
+
+
+@dataclass(frozen=True)
+class _OnHosts:
+    """Calls a task of a join with the hosts that a bin stands for: several where there are more of them than bins."""
+
+    task: Callable[[Iterable[int]], Iterable[Any]]
+    hosts: int
+    bins: int
+
+    def __call__(self, bins: Iterable[int]) -> Iterable[Any]:
+        return self.task([host for bin_ in bins for host in range(bin_, self.hosts, self.bins)])
 
 
 @dataclass(frozen=True)
