@@ -272,7 +272,7 @@ class Host:
             held.append(sum(rows for block, rows in heights.items() if not block.fresh))
             mine = [b for b in side.parts if self._work.hosts[b.slice] == self._host]
             home.append(sum(heights.get(block, 0) for block in mine))
-            size.append(sum(part.length for block in mine for _, part in side.parts[block]))
+            size.append(sum(int(side.read[block].estimated_size()) for block in mine if block in side.read))
         seconds = time.perf_counter() - self._began
         return Counted(
             self._number, self._host, seconds, (received[0], received[1]), (held[0], held[1]), (home[0], home[1]),
