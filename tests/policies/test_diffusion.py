@@ -175,6 +175,16 @@ def test_roles_switch_only_for_a_clear_gain() -> None:
     assert (clearly.way, clearly.split) == ("split", RIGHT)
 
 
+def test_hot_keys_stay_hot_until_others_take_their_place() -> None:
+    before = choose_way(stats(1e6, 2e5, hot=0.3))
+    assert (before.way, before.hot) == ("hybrid", (1,))
+    cooler = choose_way(stats(1e6, 2e5, hot=0.1), before=before)
+    assert (cooler.way, cooler.hot) == ("hybrid", (1,))
+    given_ = stats(1e6, 2e5)
+    moved = choose_way(replace(given_, left=replace(given_.left, heavy={2: 0.3})), before=before)
+    assert (moved.way, moved.hot) == ("hybrid", (2,))
+
+
 def test_hosts_get_slices_by_their_speed_and_keep_them_while_that_is_even() -> None:
     assert Counter(spread_slices(9, (2.0, 1.0))) == {0: 6, 1: 3}
     before = spread_slices(8, (1.0, 1.0))

@@ -150,6 +150,7 @@ def _flow(plan: FlowPlan, wanted: str) -> dict[str, Any]:
         "wanted": wanted,
         "costs_s": dict(chosen.costs_s),
         "finished_by": "the tasks that join" if direct else "Spark SQL",
+        **({"below": {role: _flow(inner, wanted) for role, inner in plan.below.items()}} if plan.below else {}),
         "why": f"{chosen.reason}; chosen anew from what is measured"
         if wanted == "auto"
         else f"join: {wanted} is set; {chosen.reason}",

@@ -196,16 +196,13 @@ def choose_way(
         assert stats.memory_bytes is not None
         keep = stats.memory_bytes / ways[best].held_bytes
     way, split = best
-    now = ways[best].seconds
-    if before is not None and keep == 1.0:
-        known = ways.get((before.way, before.split))
-        stays = known is not None and (before.way, before.split) in fitting and before.way != "hybrid"
-        if known is not None and stays and known.seconds - now < GAIN * known.seconds:
-            why = _reason(stats, before.way, before.split, known, (), "stays")
-            return JoinWay(before.way, before.split, (), hosts, why, costs)
-        if before.way == "hybrid" and best == ("hybrid", before.split) and set(hot) <= set(before.hot):
-            hot = before.hot
     found = hot if way == "hybrid" else ()
+    if before is not None and keep == 1.0 and (before.way, before.split) in {**open_, best: ways[best]}:
+        # The hot keys of before are judged as they are: one that has become hot since then makes its host the busiest.
+        known = load_of(before.way, before.split, stats, before.hot)
+        if _fits(known, stats) and known.seconds - ways[best].seconds < GAIN * known.seconds:
+            why = _reason(stats, before.way, before.split, known, before.hot, "stays")
+            return JoinWay(before.way, before.split, before.hot, hosts, why, costs)
     chosen = "is least" if wanted == "auto" else "is asked for" if way == wanted else "fits the memory"
     return JoinWay(way, split, found, hosts, _reason(stats, way, split, ways[best], found, chosen), costs, keep)
 
