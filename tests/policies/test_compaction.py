@@ -95,3 +95,15 @@ def test_without_expiry_rows_are_rewritten_log_times():
     seen = simulate(tasks=1, bins=1, window=10**9, fan_in=4, epochs=1024)
     assert 3 < seen.most_rewrites <= math.log(1024, 4)
     assert seen.most <= 4 * (1 + math.log(1024, 4))
+
+
+def test_large_chunks_are_merged_only_when_there_are_very_many() -> None:
+    def large(count: int) -> list[ChunkSize]:
+        return [ChunkSize(str(i), 0, i, 10 << 20) for i in range(count)]
+
+    assert isinstance(plan_merge(large(40)), NoMerge)
+    assert isinstance(plan_merge(large(200)), Merge)
+    small = [ChunkSize(f"s{i}", 0, i, 1000) for i in range(16)]
+    merge = plan_merge([*large(40), *small])
+    assert isinstance(merge, Merge)
+    assert set(merge.chunks) == {chunk.name for chunk in small}
