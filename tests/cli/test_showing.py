@@ -69,3 +69,16 @@ def test_a_status_of_240_queries_shows_those_that_need_a_look(capsys: pytest.Cap
 def test_an_epoch_names_some_of_its_queries() -> None:
     assert epoch_line(status({f"q{i}": query() for i in range(240)})).endswith("q7 1, ... and of 232 queries more")
     assert epoch_line(status({"a": query(), "b": query()})).endswith("windows answered: a 1, b 1")
+
+
+def test_a_join_is_shown_with_its_way_and_what_hosts_have_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = status({"pairs": query()})
+    shown["flows"] = {"pairs": {"way": {"reason": "hybrid left is least: 900 and 100 rows per epoch"}, "shed": 7}}
+    shown["last_epoch"]["flows"] = {
+        "pairs": {"received": [[450, 50], [450, 50]], "held": [[4000, 500], [4100, 500]], "pairs": 1234}
+    }
+    show_status(shown)
+    text = capsys.readouterr().out
+    assert "join pairs: hybrid left is least: 900 and 100 rows per epoch" in text
+    assert "  rows sent + held by host: 500 + 4,500, 500 + 4,600; 1,234 pairs" in text
+    assert "  shed for lack of memory: 7 rows" in text
