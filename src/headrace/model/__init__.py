@@ -1,6 +1,16 @@
 """Streams, windows, queries, sites and decisions: frozen, and valid once built."""
 
-from headrace.model.decision import EpochDecision, Flush, GroupSchedule, Idle, ScheduleDecision
+from headrace.model.decision import (
+    EpochDecision,
+    Flush,
+    GroupSchedule,
+    Idle,
+    Isolate,
+    Move,
+    ScheduleDecision,
+    Split,
+    Stay,
+)
 from headrace.model.ledger import Entry
 from headrace.model.pipeline import EngineSettings, Pipeline, PlacementSettings, Site
 from headrace.model.query import (
@@ -42,9 +52,11 @@ __all__ = [
     "GroupSchedule",
     "HoppingWindow",
     "Idle",
+    "Isolate",
     "Join",
     "JoinSide",
     "Kind",
+    "Move",
     "NamedExpression",
     "Operator",
     "OrderKey",
@@ -61,6 +73,8 @@ __all__ = [
     "Site",
     "SlidingWindow",
     "Source",
+    "Split",
+    "Stay",
     "Stream",
     "TimeWindow",
     "Union",
