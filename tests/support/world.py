@@ -153,8 +153,9 @@ def _value(value: Any) -> Any:
 
 
 def _order(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    exact = [(value is None, str(value)) for value in row if not isinstance(value, float | Decimal)]
-    rough = [(value is None, f"{value:.6g}") for value in row if isinstance(value, float | Decimal)]
+    # With its place: a row with a NULL here and a row with a NULL there must not count as equal.
+    exact = [(i, value is None, str(value)) for i, value in enumerate(row) if not isinstance(value, float | Decimal)]
+    rough = [f"{value:.6g}" for value in row if isinstance(value, float | Decimal)]
     return (exact, rough)
 
 

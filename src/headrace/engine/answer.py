@@ -20,7 +20,18 @@ from headrace.planning import ROWS, AnswerPlan, Demand, Workload
 from headrace.planning.synopsis import BUCKET_OFFSET
 from headrace.policies import Due
 
-__all__ = ["AnswerSpec", "DemandSpec", "Meter", "Panes", "PlannedAggregate", "answers", "spec_of"]
+__all__ = [
+    "AnswerSpec",
+    "DemandSpec",
+    "Meter",
+    "Panes",
+    "PlannedAggregate",
+    "answers",
+    "finish_detail",
+    "finish_plain",
+    "finish_quantile",
+    "spec_of",
+]
 
 _UTC_US = pl.Datetime("us", "UTC")
 # Groups of all windows held at once in a task; beyond it windows are answered in several goes.
@@ -333,7 +344,7 @@ def _finished(
             columns.append(_empty(aggregate))
             continue
         else:
-            column = _finish_plain(aggregate, layout).alias(aggregate.name)
+            column = finish_plain(aggregate, layout).alias(aggregate.name)
         columns.append(column.fill_null(0) if _counts(aggregate) else column)
     return out.select(columns)
 
@@ -381,7 +392,7 @@ class _Details:
         rows, _ = view.windows(bounds)
         # Which of all windows of the batch each of these is.
         rows = rows.with_columns(w=pl.Series(at, dtype=pl.Int64).gather(rows["w"]))
-        return _finish_detail(rows.filter(pl.col("d").is_not_null()), alike, ["w", *by])
+        return finish_detail(rows.filter(pl.col("d").is_not_null()), alike, ["w", *by])
 
 
 def _counts(aggregate: PlannedAggregate) -> bool:
@@ -392,7 +403,8 @@ def _empty(aggregate: PlannedAggregate) -> pl.Expr:
     return pl.lit(0 if _counts(aggregate) else None).alias(aggregate.name)
 
 
-def _finish_plain(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
+def finish_plain(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
+    """An aggregate's value from its merged measures."""
     measure = aggregate.columns[0]
     kind, storage = next((kind, storage) for name, kind, storage in layout.measures if name == measure)
     match aggregate.function:
@@ -427,7 +439,7 @@ def _decimal_average(parts: pl.Series, scale: int) -> pl.Series:
     return pl.Series(values, dtype=pl.Decimal(38, scale))
 
 
-def _finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:
+def finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:
     """One value per window and group from its counted details; those of a group lie side by side, in order."""
     number = table["_s"].to_numpy()
     (starts,) = np.nonzero(np.concatenate([[True], number[1:] != number[:-1]])) if len(number) else (np.empty(0, int),)
@@ -503,11 +515,11 @@ def _quantiles(
         }
     )
     groups = keys[np.concatenate(picks)] if keys.width else keys
-    value = found.select(_quantile(aggregate).alias(aggregate.name)).to_series()
+    value = found.select(finish_quantile(aggregate).alias(aggregate.name)).to_series()
     return pl.DataFrame([pl.Series("w", np.concatenate(windows), pl.Int64), *groups.get_columns(), value])
 
 
-def _quantile(aggregate: PlannedAggregate) -> pl.Expr:
+def finish_quantile(aggregate: PlannedAggregate) -> pl.Expr:
     """The quantile from its neighbours `_low` and `_high`."""
     value = pl.col("_low")
     if aggregate.function == "percentile":

@@ -12,10 +12,20 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.model import Kind
+from headrace.model import DataType, Kind
 from headrace.planning import ROWS, Measure, Synopsis
 
-__all__ = ["Layout", "columns_of_measure", "concat", "keep_heaviest", "layout_of", "merge", "partial"]
+__all__ = [
+    "Layout",
+    "columns_of_measure",
+    "concat",
+    "keep_heaviest",
+    "layout_of",
+    "merge",
+    "partial",
+    "row_measure",
+    "storage_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ def layout_of(synopsis: Synopsis, measures: Iterable[Measure], pane_us: int) -> 
         pane_us,
         len(synopsis.keys),
         synopsis.detail is not None,
-        tuple((m.column, m.kind, _storage(m)) for m in measures),
+        tuple((m.column, m.kind, storage_of(m.type)) for m in measures),
         synopsis.keep,
     )
 
@@ -60,9 +70,9 @@ def columns_of_measure(name: str, kind: str) -> tuple[str, ...]:
     return (f"{name}_n", f"{name}_mean", f"{name}_m2") if kind == "moments" else (name,)
 
 
-def _storage(measure: Measure) -> str:
+def storage_of(type_: DataType) -> str:
     """How a sum is kept: exact and without overflow for integers and decimals."""
-    match measure.type.kind:
+    match type_.kind:
         case Kind.TINYINT | Kind.SMALLINT | Kind.INT:
             return "int"
         case Kind.BIGINT:
@@ -70,23 +80,44 @@ def _storage(measure: Measure) -> str:
         case Kind.FLOAT | Kind.DOUBLE:
             return "float"
         case Kind.DECIMAL:
-            return f"decimal:{measure.type.scale}"
+            return f"decimal:{type_.scale}"
         case _:
             return "other"
 
 
-def _sum(column: pl.Expr, storage: str) -> pl.Expr:
+def _wide(column: pl.Expr, storage: str) -> pl.Expr:
+    """A value as sums of it are kept."""
     match storage:
         case "int":
-            wide = column.cast(pl.Int64)
+            return column.cast(pl.Int64)
         case "float":
-            wide = column.cast(pl.Float64)
+            return column.cast(pl.Float64)
         case "wide":
-            wide = column.cast(pl.Decimal(38, 0))
+            return column.cast(pl.Decimal(38, 0))
         case _:
-            wide = column.cast(pl.Decimal(38, int(storage.partition(":")[2])))
+            return column.cast(pl.Decimal(38, int(storage.partition(":")[2])))
+
+
+def _sum(column: pl.Expr, storage: str) -> pl.Expr:
     # SQL: the sum of no value is NULL, where Polars says zero.
-    return pl.when(column.count() > 0).then(wide.sum())
+    return pl.when(column.count() > 0).then(_wide(column, storage).sum())
+
+
+def row_measure(name: str, kind: str, storage: str, argument: str) -> list[pl.Expr]:
+    """The columns of a measure over each row by itself."""
+    column = pl.col(argument)
+    match kind:
+        case "count":
+            return [column.is_not_null().cast(pl.Int64).alias(name)]
+        case "sum":
+            return [_wide(column, storage).alias(name)]
+        case "min" | "max":
+            return [column.alias(name)]
+        case "moments":
+            known, x = column.is_not_null().cast(pl.Int64), column.cast(pl.Float64)
+            return [known.alias(f"{name}_n"), x.alias(f"{name}_mean"), (x * 0.0).abs().alias(f"{name}_m2")]
+        case other:
+            raise ValueError(f"unknown measure kind '{other}'")
 
 
 def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None], carry: Sequence[str]) -> pl.DataFrame:

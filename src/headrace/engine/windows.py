@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from headrace.engine.panes import Layout
 from headrace.engine.trees import Integers, Tree, merge_moments
 
-__all__ = ["Cut", "View"]
+__all__ = ["Cut", "Ranges", "View", "numbered"]
 
 Bounds = Sequence[tuple[int, int]]
 # The columns of a measure for ranges of rows `low <= row < high`.
@@ -85,7 +85,7 @@ class View:
     def __init__(self, frame: pl.DataFrame, layout: Layout) -> None:
         self._frame, self._layout = frame, layout
         self._panes: Integers = frame["p"].unique().sort().to_numpy()
-        self._group, first = _numbered(frame, layout.groups)
+        self._group, first = numbered(frame, layout.groups)
         self._groups = frame.select(layout.groups)[first] if layout.groups else pl.DataFrame({"_one": [0]})
         self._keys = _runs(self._groups, layout.groups[: layout.keys]) if layout.detail else None
 
@@ -245,9 +245,9 @@ class View:
         return self._kind(name)[0] in ("rows", "count") or self._frame[name].null_count() == 0
 
     @cached_property
-    def ranges(self) -> _Ranges:
+    def ranges(self) -> Ranges:
         """The same rows in the order of their groups and times."""
-        return _Ranges(self._frame.select(self._layout.columns), self._layout, self._group, self.pane, self.size)
+        return Ranges(self._frame.select(self._layout.columns), self._layout, self._group, self.pane, self.size)
 
 
 class _Spans:
@@ -311,7 +311,7 @@ class _Spans:
         return [values.set(~pl.Series(present), None)]
 
 
-class _Ranges:
+class Ranges:
     """Rows in the order of their groups and times: a window is a range of rows per group."""
 
     def __init__(self, rows: pl.DataFrame, layout: Layout, group: Integers, pane: Integers, size: int) -> None:
@@ -334,6 +334,8 @@ class _Ranges:
     def _made(self, name: str) -> Evaluator:
         kind, storage = next((kind, storage) for known, kind, storage in self._layout.measures if known == name)
         match kind:
+            case "count":
+                return self._count(name)
             case "sum" if storage == "float":
                 return self._float_sum(name)
             case "sum":
@@ -352,6 +354,10 @@ class _Ranges:
             return lambda low, high: high > low
         known = np.concatenate([[0], np.cumsum(column.is_not_null().to_numpy())])
         return lambda low, high: known[high] > known[low]
+
+    def _count(self, name: str) -> Evaluator:
+        counts = np.concatenate([[0], np.cumsum(self._rows[name].fill_null(0).to_numpy())])
+        return lambda low, high: [pl.Series(name, counts[high] - counts[low])]
 
     def _decimal_sum(self, name: str) -> Evaluator:
         column = self._rows[name].fill_null(0)
@@ -448,7 +454,7 @@ def _runs(frame: pl.DataFrame, by: Sequence[str]) -> Integers:
     return np.cumsum(steps)
 
 
-def _numbered(frame: pl.DataFrame, by: Sequence[str]) -> tuple[Integers, Integers]:
+def numbered(frame: pl.DataFrame, by: Sequence[str]) -> tuple[Integers, Integers]:
     """The group of each row, numbered in the order of the groups' values, nulls last; and a row of each group."""
     codes = np.zeros(frame.height, np.int64)
     size = 1

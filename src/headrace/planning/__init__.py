@@ -5,6 +5,7 @@ from headrace.planning.explain import explain, explain_text
 from headrace.planning.flow import FlowPlan, RowFeed, RowStore
 from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, Derived, JoinPlan, plan_join
 from headrace.planning.plan import plan_query
+from headrace.planning.row_window import RowsPlan, plan_rows
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, Spent, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
 from headrace.planning.synopsis import ROWS, AggregateSource, AnswerPlan, Demand, Feed, Measure, Synopsis, plan_answer
@@ -28,6 +29,7 @@ __all__ = [
     "QueryTimes",
     "RowFeed",
     "RowStore",
+    "RowsPlan",
     "Schedule",
     "Scheduled",
     "Source",
@@ -44,6 +46,7 @@ __all__ = [
     "plan_answer",
     "plan_join",
     "plan_query",
+    "plan_rows",
     "share",
     "streams_read",
     "subgroup_of",

@@ -25,7 +25,20 @@ from headrace.model import Aggregate, DataType, Kind, NamedExpression, Operator,
 if TYPE_CHECKING:
     from headrace.planning.join import JoinPlan
 
-__all__ = ["ROWS", "AggregateSource", "AnswerPlan", "Demand", "Feed", "Measure", "Synopsis", "plan_answer"]
+__all__ = [
+    "ROWS",
+    "AggregateSource",
+    "AnswerPlan",
+    "Demand",
+    "Feed",
+    "Measure",
+    "Synopsis",
+    "argument_of",
+    "column_of",
+    "normal",
+    "plan_answer",
+    "scans_of",
+]
 
 _BIGINT = DataType(Kind.BIGINT)
 _DOUBLE = DataType(Kind.DOUBLE)
@@ -170,18 +183,13 @@ def plan_answer(query: Query) -> AnswerPlan:
         raise SpecError(
             Problem(f"{what} cannot be run by this version", query=query.name, hint="it can be checked and explained")
         )
-    scans = _scans(root.input, query.name)
+    scans = scans_of(root.input, query.name)
     plain = _Draft(None, None, None, [])
     plain.add("rows", None, _BIGINT)
     drafts = [plain]
     found: list[tuple[int, Aggregate, tuple[str, ...], tuple[float, ...]]] = []
     for aggregate in root.aggregates:
-        arguments = None if aggregate.argument is None else tuple(_masked(s, aggregate) for s in scans)
-        if arguments is None and aggregate.filter is not None:
-            arguments = tuple(f"CASE WHEN {_column(s, aggregate.filter).sql} THEN true END" for s in scans)
-        type_ = _BIGINT if aggregate.argument is None else _column(scans[0], aggregate.argument).type
-        if arguments is not None and aggregate.function in _OF_NUMBERS and type_.kind in (Kind.STRING, Kind.NULL):
-            arguments, type_ = tuple(f"CAST({sql} AS DOUBLE)" for sql in arguments), _DOUBLE
+        arguments, type_ = argument_of(aggregate, scans)
         detail = _detail(aggregate, arguments, type_, query.name)
         if detail is None:
             found.append((0, aggregate, _plain(plain, aggregate, arguments, type_), ()))
@@ -201,26 +209,38 @@ def plan_answer(query: Query) -> AnswerPlan:
     )
 
 
+def argument_of(aggregate: Aggregate, scans: tuple[Scan, ...]) -> tuple[tuple[str, ...] | None, DataType]:
+    """What an aggregate is over, in Spark SQL for each scan (None: over rows), and its type."""
+    arguments = None if aggregate.argument is None else tuple(_masked(s, aggregate) for s in scans)
+    if arguments is None and aggregate.filter is not None:
+        arguments = tuple(f"CASE WHEN {column_of(s, aggregate.filter).sql} THEN true END" for s in scans)
+    type_ = _BIGINT if aggregate.argument is None else column_of(scans[0], aggregate.argument).type
+    if arguments is not None and aggregate.function in _OF_NUMBERS and type_.kind in (Kind.STRING, Kind.NULL):
+        arguments, type_ = tuple(f"CAST({sql} AS DOUBLE)" for sql in arguments), _DOUBLE
+    return arguments, type_
+
+
 def _build(draft: _Draft, scans: tuple[Scan, ...], root: WindowAggregate) -> Synopsis:
     feeds = tuple(
         Feed(
             stream=scan.stream,
             where=scan.where.sql if scan.where else None,
-            keys=tuple(_normal(_column(scan, key)) for key in root.keys),
+            keys=tuple(normal(column_of(scan, key)) for key in root.keys),
             detail=draft.detail[i] if draft.detail else None,
         )
         for i, scan in enumerate(scans)
     )
-    keys = tuple(_column(scans[0], key).type for key in root.keys)
+    keys = tuple(column_of(scans[0], key).type for key in root.keys)
     return Synopsis(feeds, keys, draft.detail_type, draft.keep)
 
 
-def _scans(operator: Operator, query: str) -> tuple[Scan, ...]:
+def scans_of(operator: Operator, query: str) -> tuple[Scan, ...]:
+    """The scans below an operator over one stream or a union of streams."""
     match operator:
         case Scan():
             return (operator,)
         case Union(inputs=inputs):
-            return tuple(scan for child in inputs for scan in _scans(child, query))
+            return tuple(scan for child in inputs for scan in scans_of(child, query))
         case _:
             raise SpecError(
                 Problem(
@@ -231,11 +251,12 @@ def _scans(operator: Operator, query: str) -> tuple[Scan, ...]:
             )
 
 
-def _column(scan: Scan, name: str) -> NamedExpression:
+def column_of(scan: Scan, name: str) -> NamedExpression:
+    """The expression of a scan's column."""
     return next(column for column in scan.columns if column.name == name)
 
 
-def _normal(expression: NamedExpression) -> str:
+def normal(expression: NamedExpression) -> str:
     """Keys as GROUP BY compares them: one NaN and one zero."""
     if not expression.type.is_float:
         return expression.sql
@@ -245,11 +266,11 @@ def _normal(expression: NamedExpression) -> str:
 
 def _masked(scan: Scan, aggregate: Aggregate) -> str:
     assert aggregate.argument is not None
-    argument = _column(scan, aggregate.argument)
-    sql = _normal(argument) if aggregate.distinct else argument.sql
+    argument = column_of(scan, aggregate.argument)
+    sql = normal(argument) if aggregate.distinct else argument.sql
     if aggregate.filter is None:
         return sql
-    return f"CASE WHEN {_column(scan, aggregate.filter).sql} THEN {sql} END"
+    return f"CASE WHEN {column_of(scan, aggregate.filter).sql} THEN {sql} END"
 
 
 def _plain(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | None, type_: DataType) -> tuple[str, ...]:

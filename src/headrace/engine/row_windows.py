@@ -1,0 +1,271 @@
+"""The kernel of row windows: for each row a statistic over the last n rows of its key, in the order of event time.
+
+Rows are ordered by key and time, so the window of a row is the range of rows that ends with it:
+
+    key     a  a  a  a  b  b  c          ROWS 3: row 3 has the rows 1..3, row 4 (the first of b) has itself alone
+    row     0  1  2  3  4  5  6
+
+Rows of a key with the same time are in the order of their values, column by column, nulls first; rows that are equal
+in all of them are interchangeable. So an answer depends on which rows there are, and not on how they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from headrace.engine.answer import PlannedAggregate, finish_detail, finish_plain, finish_quantile
+from headrace.engine.panes import Layout, row_measure, storage_of
+from headrace.engine.trees import Integers
+from headrace.engine.windows import Ranges, numbered
+from headrace.model import Aggregate
+from headrace.planning import ROWS, RowsPlan
+
+__all__ = ["RowsSpec", "evaluate", "in_order", "spec_of_rows", "trim"]
+
+# Rows of windows laid side by side at once, where an aggregate has to see each of them.
+MOST_CELLS = 4_000_000
+_QUANTILES = ("percentile", "percentile_disc", "approx_percentile")
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSpec:
+    """All a task needs to know of a row window: how many rows, which columns of a store are what.
+
+    `results` are the columns that results take from their row, by name; `aggregates` come with the column of their
+    argument (None: whole rows) and how a sum of it is kept.
+    """
+
+    rows: int
+    keys: tuple[str, ...]
+    ties: tuple[str, ...]
+    results: tuple[tuple[str, str], ...]
+    aggregates: tuple[tuple[PlannedAggregate, str | None, str], ...]
+
+
+def spec_of_rows(plan: RowsPlan) -> RowsSpec:
+    """The part of a plan that tasks need."""
+    return RowsSpec(
+        plan.root.window.rows,
+        plan.keys,
+        plan.ties,
+        plan.results,
+        tuple(
+            (
+                PlannedAggregate(a.name, a.function, str(a.type), a.distinct, "", (), _parameters(a)),
+                argument,
+                storage_of(type_),
+            )
+            for a, argument, type_ in plan.arguments
+        ),
+    )
+
+
+def _parameters(aggregate: Aggregate) -> tuple[float, ...]:
+    # Five is Spark's default for approx_top_k.
+    return aggregate.parameters or ((5.0,) if aggregate.function == "approx_top_k" else ())
+
+
+def in_order(rows: pl.DataFrame, spec: RowsSpec) -> tuple[pl.DataFrame, Integers]:
+    """The rows by key and time, and the number of each row's key."""
+    group, _ = numbered(rows, spec.keys)
+    time = rows["p"].to_numpy()
+    order = np.lexsort((time, group))
+    sorted_group, sorted_time = group[order], time[order]
+    tied = (sorted_group[1:] == sorted_group[:-1]) & (sorted_time[1:] == sorted_time[:-1])
+    if not tied.any():
+        return rows[order], sorted_group
+    # A frame's own sort is stable: what is equal in all columns stays as it came.
+    named = rows.with_columns(_group=pl.Series(group)).sort(["_group", "p", *spec.ties], maintain_order=True)
+    return named.drop("_group"), named["_group"].to_numpy()
+
+
+def _lows(group: Integers, spec: RowsSpec) -> Integers:
+    """Where the window of each row begins."""
+    position = np.arange(len(group))
+    first = np.concatenate([[True], group[1:] != group[:-1]]) if len(group) else np.empty(0, bool)
+    starts = np.maximum.accumulate(np.where(first, position, 0)) if len(group) else position
+    return np.maximum(starts, position - spec.rows + 1)
+
+
+def trim(rows: pl.DataFrame, group: Integers, final: NDArray[np.bool_], spec: RowsSpec) -> pl.DataFrame:
+    """The rows that windows to come can reach: those that are not final, and the last n - 1 final ones of each key.
+
+    Final rows of a key come before the others, because time does.
+    """
+    counted = np.cumsum(final)
+    last = np.concatenate([group[1:] != group[:-1], [True]]) if len(group) else np.empty(0, bool)
+    total = counted[last][group - group[0]] if len(group) else counted
+    return rows.filter(pl.Series(~final | (total - counted < spec.rows - 1)))
+
+
+def evaluate(rows: pl.DataFrame, group: Integers, wanted: NDArray[np.bool_], spec: RowsSpec) -> pl.DataFrame:
+    """Results of the wanted rows, of all rows in order: columns of the row, then its aggregates."""
+    (at,) = np.nonzero(wanted)
+    low, high = _lows(group, spec)[at], at + 1
+    chosen = rows[at]
+    columns = [chosen[source].alias(name) for name, source in spec.results]
+    plain = _Plain(rows, group, spec)
+    for aggregate, argument, _ in spec.aggregates:
+        if argument is not None and aggregate.function in _QUANTILES:
+            made = _quantiles(rows[argument], low, high, aggregate)
+        elif argument is not None and _sees_rows(aggregate):
+            made = _details(rows[argument], group, low, high, aggregate)
+        else:
+            made = plain.values(aggregate, low, high)
+        columns.append(made.alias(aggregate.name))
+    return pl.DataFrame(columns)
+
+
+class _Plain:
+    """Aggregates whose measures combine: each row's own measure is a part, a window is a range of them."""
+
+    def __init__(self, rows: pl.DataFrame, group: Integers, spec: RowsSpec) -> None:
+        measures: dict[str, tuple[str, str]] = {}
+        self._needs: dict[str, tuple[str, ...]] = {}
+        columns: list[pl.Expr] = []
+        for aggregate, argument, storage in spec.aggregates:
+            needed = [] if argument is None else _measures(aggregate, argument)
+            self._needs[aggregate.name] = tuple(name for name, _ in needed)
+            for name, kind in needed:
+                if argument is not None and name not in measures:
+                    measures[name] = kind, storage
+                    columns += row_measure(name, kind, storage, argument)
+        self._layout = Layout("", 1, 0, False, tuple((n, kind, s) for n, (kind, s) in measures.items()), None)
+        if columns:
+            size = int(group.max(initial=0)) + 1
+            self._ranges = Ranges(rows.select(columns), self._layout, group, np.arange(len(group)), size)
+
+    def values(self, aggregate: PlannedAggregate, low: Integers, high: Integers) -> pl.Series:
+        names = self._needs[aggregate.name]
+        if not names:
+            return pl.Series(high - low)
+        found = [column for name in names for column in self._ranges.measure(name, low, high)]
+        finished = finish_plain(replace(aggregate, columns=names), self._layout)
+        made = pl.DataFrame(found).select(finished.alias("_")).to_series()
+        return made.fill_null(0) if aggregate.function == "count" else made
+
+
+def _measures(aggregate: PlannedAggregate, argument: str) -> list[tuple[str, str]]:
+    """Names and kinds of the measures an aggregate is finished from; none if it sees each row of a window."""
+    if _sees_rows(aggregate):
+        return []
+    match aggregate.function:
+        case "avg":
+            return [(f"sum_{argument}", "sum"), (f"count_{argument}", "count")]
+        case "stddev_samp" | "var_samp" | "stddev_pop" | "var_pop":
+            return [(f"moments_{argument}", "moments")]
+        case kind:
+            return [(f"{kind}_{argument}", kind)]
+
+
+def _sees_rows(aggregate: PlannedAggregate) -> bool:
+    distinct = aggregate.distinct and aggregate.function not in ("min", "max")
+    return distinct or aggregate.function in _QUANTILES or aggregate.function.startswith("approx_")
+
+
+def _slabs(low: Integers, high: Integers) -> Iterator[slice]:
+    """Windows in goes of bounded size."""
+    widest = max(1, int((high - low).max(initial=1)))
+    step = max(1, MOST_CELLS // widest)
+    return (slice(first, first + step) for first in range(0, len(low), step))
+
+
+def _ranks(values: pl.Series) -> tuple[Integers, pl.Series]:
+    """The rank of each value among all, equal values in any order, nulls beyond the last; and the values by rank."""
+    order = values.arg_sort(nulls_last=True)
+    ranks = np.empty(len(values), np.int64)
+    ranks[order.to_numpy()] = np.arange(len(values))
+    return ranks, values.gather(order)
+
+
+def _quantiles(values: pl.Series, low: Integers, high: Integers, aggregate: PlannedAggregate) -> pl.Series:
+    """Quantiles of the values of each window; they are exact, also where an approximation was asked for."""
+    ranks, known = _ranks(values)
+    count = len(values) - values.null_count()
+    fraction = aggregate.parameters[0]
+    lows, highs, weights, empty = [], [], [], []
+    for slab in _slabs(low, high):
+        begin, end = low[slab, None], high[slab, None]
+        at = begin + np.arange(int((end - begin).max(initial=1)))
+        cells = np.where(at < end, ranks[np.minimum(at, len(ranks) - 1)], len(ranks))
+        cells.sort(axis=1)
+        n = (cells < count).sum(axis=1)
+        place = fraction * (n - 1) if aggregate.function == "percentile" else np.maximum(np.ceil(fraction * n), 1.0) - 1
+        below, above = np.floor(np.maximum(place, 0)).astype(int), np.ceil(np.maximum(place, 0)).astype(int)
+        each = np.arange(len(cells))
+        lows.append(cells[each, below])
+        highs.append(cells[each, above])
+        weights.append(place - below)
+        empty.append(n == 0)
+    none = np.concatenate(empty) if empty else np.empty(0, bool)
+    pick = np.where(none, 0, np.concatenate(lows)) if lows else np.empty(0, int)
+    if aggregate.function == "approx_percentile":
+        found = known.gather(pick)
+    else:
+        pair = pl.DataFrame(
+            {
+                "_low": known.gather(pick).cast(pl.Float64),
+                "_high": known.gather(np.where(none, 0, np.concatenate(highs)) if highs else pick).cast(pl.Float64),
+                "_weight": np.concatenate(weights) if weights else np.empty(0),
+            }
+        )
+        found = pair.select(finish_quantile(aggregate).alias("_")).to_series()
+    return found.set(pl.Series(none), None) if none.any() else found
+
+
+def _details(
+    values: pl.Series, group: Integers, low: Integers, high: Integers, aggregate: PlannedAggregate
+) -> pl.Series:
+    """Aggregates over the distinct values of each window."""
+    codes, _ = numbered(values.to_frame("d"), ["d"])
+    before = _previous(group, codes)
+    null = values.is_null().to_numpy()
+    counts = aggregate.function in ("count", "approx_count_distinct")
+    made: list[pl.Series] = []
+    for slab in _slabs(low, high):
+        begin, end = low[slab, None], high[slab, None]
+        at = begin + np.arange(int((end - begin).max(initial=1)))
+        inside = at < end
+        at = np.minimum(at, len(values) - 1)
+        inside &= ~null[at]
+        # A value counts where it comes first in the window: where the same value before it lies outside.
+        first = inside & (before[at] < begin)
+        if counts:
+            made.append(pl.Series("_", first.sum(axis=1), pl.Int64))
+            continue
+        made.append(_from_details(values, at, first, inside, codes, aggregate))
+    return pl.concat(made) if made else pl.Series("_", [], pl.Int64 if counts else pl.Null)
+
+
+def _previous(group: Integers, codes: Integers) -> Integers:
+    """Per row the row before it of the same key with the same value, or -1."""
+    order = np.lexsort((np.arange(len(codes)), codes, group))
+    same = (group[order][1:] == group[order][:-1]) & (codes[order][1:] == codes[order][:-1])
+    before = np.full(len(codes), -1, np.int64)
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _from_details(
+    values: pl.Series,
+    at: Integers,
+    first: NDArray[np.bool_],
+    inside: NDArray[np.bool_],
+    codes: Integers,
+    aggregate: PlannedAggregate,
+) -> pl.Series:
+    """One value per window from a table of its distinct values, ordered and counted, as panes keep them."""
+    window, place = np.nonzero(first)
+    table = pl.DataFrame({"_s": window, "_code": codes[at[window, place]], "d": values.gather(at[window, place])})
+    if aggregate.function == "approx_top_k":
+        every, where = np.nonzero(inside)
+        seen = pl.DataFrame({"_s": every, "_code": codes[at[every, where]]})
+        table = table.join(seen.group_by("_s", "_code").agg(pl.len().cast(pl.Int64).alias(ROWS)), on=["_s", "_code"])
+    finished = finish_detail(table.sort("_s", "_code").drop("_code"), aggregate, ["_s"])
+    windows = pl.DataFrame({"_s": np.arange(len(first))})
+    return windows.join(finished, on="_s", how="left", maintain_order="left")[aggregate.name].alias("_")

@@ -1,0 +1,90 @@
+"""What a row window keeps: one store of rows, cut by key, with the columns its results and aggregates need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.errors import Problem, SpecError
+from headrace.model import Aggregate, Column, DataType, Kind, Query, RowsAggregate, Scan
+from headrace.planning.flow import FlowPlan, RowFeed, RowStore
+from headrace.planning.synopsis import argument_of, column_of, normal, scans_of
+
+__all__ = ["RowsPlan", "plan_rows"]
+
+
+@dataclass(frozen=True)
+class RowsPlan(FlowPlan):
+    """How a row window is answered: which columns `c0, c1, ...` of its store are keys, results and arguments.
+
+    An argument is None where an aggregate counts whole rows; its type is that of the column.
+    """
+
+    keys: tuple[str, ...] = ()
+    results: tuple[tuple[str, str], ...] = ()  # (name in the query, column of the store)
+    arguments: tuple[tuple[Aggregate, str | None, DataType], ...] = ()
+
+    @property
+    def root(self) -> RowsAggregate:
+        assert isinstance(self.query.root, RowsAggregate)
+        return self.query.root
+
+    @property
+    def ties(self) -> tuple[str, ...]:
+        """The columns that order rows of the same time: all that can be compared."""
+        columns = self.stores[0].columns
+        return tuple(c.name for c in columns if not c.type.is_nested and c.type.kind is not Kind.INTERVAL)
+
+
+def plan_rows(query: Query) -> RowsPlan:
+    """The plan of a row window over one stream or a union of streams."""
+    root = query.root
+    assert isinstance(root, RowsAggregate)
+    scans = scans_of(root.input, query.name)
+    kept: dict[tuple[str, ...], Column] = {}
+
+    def column(sql: tuple[str, ...], type_: DataType) -> str:
+        return kept.setdefault(sql, Column(f"c{len(kept)}", type_)).name
+
+    def of_all(name: str) -> tuple[str, ...]:
+        return tuple(column_of(scan, name).sql for scan in scans)
+
+    keys = tuple(
+        column(tuple(normal(column_of(scan, key)) for scan in scans), column_of(scans[0], key).type)
+        for key in root.window.partition_by
+    )
+    used = _used(query)
+    results = tuple((each.name, column(of_all(each.name), each.type)) for each in scans[0].columns if each.name in used)
+    arguments: list[tuple[Aggregate, str | None, DataType]] = []
+    for aggregate in root.aggregates:
+        _refuse(aggregate, scans[0], query.name)
+        sql, type_ = argument_of(aggregate, scans)
+        arguments.append((aggregate, None if sql is None else column(sql, type_), type_))
+    feeds = tuple(
+        RowFeed(
+            scan.stream,
+            scan.where.sql if scan.where else None,
+            tuple(sql[i] for sql in kept),
+            tuple(normal(column_of(scan, key)) for key in root.window.partition_by),
+        )
+        for i, scan in enumerate(scans)
+    )
+    store = RowStore(query.name, "rows", query.sql, feeds, tuple(kept.values()))
+    return RowsPlan(query, (store,), keys, results, tuple(arguments))
+
+
+def _used(query: Query) -> frozenset[str]:
+    """The input columns that some output mentions; a name that stands in a string too is kept in vain, no more."""
+    text = " ".join(output.sql for output in query.finish.outputs)
+    words = "".join(letter if letter.isalnum() or letter == "_" else " " for letter in text).split()
+    return frozenset(words)
+
+
+def _refuse(aggregate: Aggregate, scan: Scan, query: str) -> None:
+    if aggregate.function == "approx_percentile" and aggregate.argument is not None:
+        type_ = column_of(scan, aggregate.argument).type
+        if not type_.is_numeric:
+            raise SpecError(
+                Problem(
+                    f"approx_percentile needs a number, not {type_}", query=query, hint="cast it, or use percentile"
+                )
+            )
