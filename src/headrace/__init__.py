@@ -1,6 +1,6 @@
 """Headrace: many continuous SQL queries over streams, on Apache Spark."""
 
-from headrace.api import Pipeline, call, console, csv, json, memory, parquet, sink
+from headrace.api import Pipeline, call, console, csv, json, memory, parquet, sink, step
 from headrace.errors import (
     CorruptStateError,
     EngineError,
@@ -29,4 +29,5 @@ __all__ = [
     "memory",
     "parquet",
     "sink",
+    "step",
 ]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import model
 from headrace.errors import Problem, SpecError
-from headrace.language import bind_query, load_pipeline, parse_type
-from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, EngineSettings, SinkSpec, Stream
+from headrace.language import bind_query, load_pipeline, parse_schema, parse_type
+from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, EngineSettings, SinkSpec, StepFunction, Stream
 from headrace.units import parse_duration
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.engine.hooks import Hooks
     from headrace.engine.run import Run
 
-__all__ = ["Pipeline", "SinkChoice", "call", "console", "csv", "json", "memory", "parquet", "sink"]
+__all__ = ["Pipeline", "SinkChoice", "Step", "call", "console", "csv", "json", "memory", "parquet", "sink", "step"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,34 @@ def call(function: Callable[[Any, int], Any]) -> SinkChoice:
     return SinkChoice(SinkSpec("python"), function)
 
 
+@dataclass(frozen=True)
+class Step:
+    """A function with state of its own, and what its tables look like."""
+
+    spec: StepFunction
+    function: Callable[..., Any]
+
+
+def step(
+    function: Callable[[Any, Any], tuple[Any, Any]],
+    *,
+    state: str,
+    results: str,
+    version: int = 1,
+    migration: str | None = None,
+) -> Step:
+    """`function(state, rows) -> (state, results)` over Arrow tables; `state` and `results` are columns in Spark DDL.
+
+    It is called once per mini-partition of keys and epoch, with rows in the order of their time, when they are final. A
+    state of another version is changed by `migration`, a `module:name`, or refused.
+    """
+    name = f"{function.__module__}:{function.__qualname__}"
+    try:
+        return Step(StepFunction(name, parse_schema(state), parse_schema(results), version, migration), function)
+    except ValueError as exc:
+        raise SpecError(str(exc)) from exc
+
+
 class Pipeline:
     """Streams and queries being put together; `start` runs them."""
 
@@ -75,12 +103,13 @@ class Pipeline:
         self._model = model.Pipeline(name, (), ())
         self._frames: dict[str, DataFrame] = {}
         self._functions: dict[str, Callable[[Any, int], Any]] = {}
+        self._steps: dict[str, Callable[..., Any]] = {}
 
     @classmethod
     def from_file(cls, path: str | Path) -> Pipeline:
         """The pipeline of a file; SpecError with every problem in it."""
         made = cls.__new__(cls)
-        made._model, made._frames, made._functions = load_pipeline(path), {}, {}
+        made._model, made._frames, made._functions, made._steps = load_pipeline(path), {}, {}, {}
         return made
 
     @property
@@ -130,19 +159,32 @@ class Pipeline:
         priority: int = 0,
         weight: float = 1.0,
         lifetime: str | None = None,
+        step: Step | None = None,
     ) -> Pipeline:
         """Adds a query; SpecError if it does not fit the streams added before it. Default sink: memory.
 
-        With a lifetime, such as "2 hours", it ends when so much event time has passed since its first epoch.
+        With a lifetime, such as "2 hours", it ends when so much event time has passed since its first epoch. With a
+        step, made by `hr.step`, a function with state of its own gets the rows of FROM s [PARTITION BY k].
         """
         if any(known.name.lower() == name.lower() for known in self._model.queries):
             raise SpecError(Problem(f"there is a query '{name}' already"))
         chosen = sink or memory()
         streams = {stream.name: stream for stream in self._model.streams}
-        bound = bind_query(name, sql, streams, sink=chosen.spec, priority=priority, weight=weight, lifetime=lifetime)
+        bound = bind_query(
+            name,
+            sql,
+            streams,
+            sink=chosen.spec,
+            priority=priority,
+            weight=weight,
+            lifetime=lifetime,
+            step=None if step is None else step.spec,
+        )
         self._model = replace(self._model, queries=(*self._model.queries, bound))
         if chosen.function is not None:
             self._functions[name] = chosen.function
+        if step is not None:
+            self._steps[name] = step.function
         return self
 
     def start(
@@ -180,6 +222,7 @@ class Pipeline:
             spark,
             frames=self._frames,
             functions=self._functions,
+            steps=self._steps,
             checkpoint=None if checkpoint is None else _absolute(checkpoint),
             once=once,
             flush=flush,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import polars as pl
 import pyarrow as pa
 
-from headrace.engine.chunks import Chunk, write_chunk
+from headrace.engine.chunks import APART, Chunk, write_chunk
 from headrace.engine.panes import Layout, keep_heaviest, layout_of, merge, partial
 from headrace.model import Entry, Stream
 from headrace.planning import Feed, Kept, RowFeed, RowStore
@@ -65,7 +65,7 @@ class Cut:
 
     Rows are sliced by the hash of their keys, as kind 0; those whose hash is in `hot`, or all if `rows` says so, go
     round the slices one by one instead, as kind `kind`. Of all rows the share `keep` is taken, by a hash of their
-    content and `seed`.
+    content and `seed`. A store that is kept `apart` has chunks of its own, which are not merged with others.
     """
 
     slices: int = 1
@@ -74,6 +74,7 @@ class Cut:
     hot: tuple[int, ...] = ()
     keep: float = 1.0
     seed: int = 0
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class Absorbed:
     """What a task, or all tasks of an epoch, made of the rows: chunks, counts per stream, rows per synopsis or store.
 
     `heavy` has per store the heaviest hashes of keys with how many of how many sampled rows they had, by task; `shed`
-    how many rows a store did not take.
+    how many rows a store did not take; `slices` the rows of each slice of stores that are kept apart.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -217,6 +218,7 @@ class Absorbed:
     rows: Mapping[str, int] = field(default_factory=dict)
     heavy: Mapping[str, tuple[Heavy, ...]] = field(default_factory=dict)
     shed: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by store and stream
+    slices: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def __add__(self, other: Absorbed) -> Absorbed:
         names = self.counts.keys() | other.counts.keys()
@@ -226,7 +228,10 @@ class Absorbed:
         shed = {id_: self.shed.get(id_, 0) + other.shed.get(id_, 0) for id_ in self.shed.keys() | other.shed.keys()}
         ids = self.heavy.keys() | other.heavy.keys()
         heavy = {id_: self.heavy.get(id_, ()) + other.heavy.get(id_, ()) for id_ in ids}
-        return Absorbed(self.chunks + other.chunks, counts, rows, heavy, shed)
+        cut = {
+            key: self.slices.get(key, 0) + other.slices.get(key, 0) for key in self.slices.keys() | other.slices.keys()
+        }
+        return Absorbed(self.chunks + other.chunks, counts, rows, heavy, shed, cut)
 
 
 @dataclass(frozen=True)
@@ -263,8 +268,16 @@ class AbsorbTask:
         rows: dict[str, int] = {}
         for synopsis, _, _, frame in parts:
             rows[synopsis] = rows.get(synopsis, 0) + frame.height
-        chunk = write_chunk(self.folder, self.epoch, 0, parts) if self.folder is not None else None
-        yield Absorbed((chunk,) if chunk else (), counts, rows, heavy, shed)
+        apart = {id_ for id_, cut in self.cuts.items() if cut.apart}
+        slices = {(id_, number): frame.height for id_, _, number, frame in parts if id_ in apart}
+        yield Absorbed(self._chunks(parts, apart), counts, rows, heavy, shed, slices)
+
+    def _chunks(self, parts: list[tuple[str, int, int, pl.DataFrame]], apart: set[str]) -> tuple[Chunk, ...]:
+        if self.folder is None:
+            return ()
+        levels = ((0, [p for p in parts if p[0] not in apart]), (APART, [p for p in parts if p[0] in apart]))
+        made = (write_chunk(self.folder, self.epoch, level, some) for level, some in levels)
+        return tuple(chunk for chunk in made if chunk is not None)
 
     def _absorb(
         self, slab: pa.Table, counts: dict[str, StreamCount], partials: list[list[pl.DataFrame]]

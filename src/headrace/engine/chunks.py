@@ -28,6 +28,7 @@ from headrace.engine.carried import Made, current_box
 from headrace.errors import CorruptStateError
 
 __all__ = [
+    "APART",
     "MAGIC",
     "Chunk",
     "Part",
@@ -35,6 +36,7 @@ __all__ = [
     "open_filesystem",
     "open_output",
     "parts_of",
+    "read_numbers",
     "read_part",
     "read_slices",
     "slice_parts",
@@ -43,6 +45,8 @@ __all__ = [
 ]
 
 MAGIC = b"HRCHUNK1"
+# The level of chunks that belong to one store and are not merged with others.
+APART = -1
 _TAIL = struct.Struct("<II8s")
 # Small parts are mostly metadata; compressing them costs more than it saves.
 _COMPRESS_ABOVE_BYTES = 1 << 16
@@ -182,6 +186,27 @@ def slice_parts(folder: str, name: str, store: str) -> list[Part]:
     return [part for part in found if part.synopsis == store]
 
 
+def read_numbers(
+    folder: str, name: str, store: str, numbers: frozenset[int]
+) -> Iterator[tuple[str, int, pl.DataFrame, int]]:
+    """Some slices of a row store in a chunk: the end of the part's name, its number, its rows and its length.
+
+    They are read once and not remembered: who wants them again has made something of them.
+    """
+    uri = f"{folder}/{name}"
+    wanted = [part for part in _index(uri) if part.synopsis.startswith(store) and part.bin in numbers]
+    if not wanted:
+        return
+    filesystem, path = open_filesystem(uri)
+    try:
+        with filesystem.open_input_file(path) as file:
+            for part in sorted(wanted, key=lambda part: part.offset):
+                data = bytes(file.read_at(part.length, part.offset))
+                yield part.synopsis[len(store) :], part.bin, _decoded(uri, part, data), part.length
+    except FileNotFoundError as exc:
+        raise CorruptStateError(f"state file {uri} is missing") from exc
+
+
 def parts_of(uri: str, data: bytes) -> Iterator[tuple[Part, bytes]]:
     """The parts in a whole chunk, as they lie in it: their content is checked when it is read."""
     tail = data[-_TAIL.size :]
@@ -225,14 +250,18 @@ def _part(uri: str, part: Part, data: bytes | None = None) -> pl.DataFrame:
     if key in _parts:
         _parts.move_to_end(key)
         return _parts[key][0]
-    data = _content(uri, part) if data is None else data
+    frame = _decoded(uri, part, _content(uri, part) if data is None else data)
+    _parts[key] = (frame, int(frame.estimated_size()))
+    while sum(size for _, size in _parts.values()) > _CACHE_BYTES and len(_parts) > 1:
+        _parts.popitem(last=False)
+    return frame
+
+
+def _decoded(uri: str, part: Part, data: bytes) -> pl.DataFrame:
     if len(data) != part.length or zlib.crc32(data) != part.crc:
         raise CorruptStateError(f"state file {uri} is altered: a part does not match its checksum")
     frame = pl.from_arrow(pa.ipc.open_stream(data).read_all())
     assert isinstance(frame, pl.DataFrame)
-    _parts[key] = (frame, int(frame.estimated_size()))
-    while sum(size for _, size in _parts.values()) > _CACHE_BYTES and len(_parts) > 1:
-        _parts.popitem(last=False)
     return frame
 
 

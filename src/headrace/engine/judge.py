@@ -22,6 +22,7 @@ from headrace.model import (
     Query,
     RowsAggregate,
     Scan,
+    Step,
     Stream,
     Union,
     WindowAggregate,
@@ -52,7 +53,7 @@ def _reads(operator: Operator) -> set[str]:
             return {read for child in inputs for read in _reads(child)}
         case Join(left=left, right=right):
             return _reads(left.input) | _reads(right.input)
-        case WindowAggregate(input=child) | RowsAggregate(input=child):
+        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
             return _reads(child)
 
 
@@ -67,8 +68,9 @@ def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: Da
         rows = united.by_stream(united.rows)
     root = _judged(query.root, query, rows)
     judged = replace(query, root=root)
-    if isinstance(root, WindowAggregate):
-        answers = spark.createDataFrame([], answer_ddl(judged))
+    if isinstance(root, WindowAggregate | RowsAggregate):
+        columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(root))
+        answers = spark.createDataFrame([], answer_ddl(judged) if isinstance(root, WindowAggregate) else columns)
         sqls = [output.sql for output in query.finish.outputs]
         types = _types(answers, sqls, query)
         if query.finish.having is not None:
@@ -95,6 +97,8 @@ def _judged(operator: Operator, query: Query, rows: DataFrame) -> Operator:
             below = _judged(child, query, rows)
             known = {column.name: column.type for column in columns_of(below)}
             return replace(operator, input=below, aggregates=tuple(_typed(a, known) for a in aggregates))
+        case Step(input=child):
+            return replace(operator, input=_judged(child, query, rows))
         case Join(left=left, right=right):
             judged = replace(operator, left=_side(left, query, rows), right=_side(right, query, rows))
             return _joined(judged, query, rows)

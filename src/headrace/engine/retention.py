@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headrace.engine.absorb import Absorbed
 from headrace.engine.blame import blamed
 from headrace.engine.checkpoint import QueryState
-from headrace.engine.chunks import Chunk
+from headrace.engine.chunks import APART, Chunk
 from headrace.engine.compact import CompactTask
 from headrace.engine.panes import layout_of
 from headrace.engine.state_io import StateIo
@@ -55,7 +55,7 @@ def retain(
 ) -> Retained:
     """Drops chunks that hold nothing newer than what has `expired`, by synopsis and store, and merges small ones."""
     kept = tuple(c for c in chunks if any(id_ in expired and end > expired[id_] for id_, end in c.ends))
-    sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends), c.bytes) for c in kept]
+    sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends), c.bytes) for c in kept if c.level != APART]
     merge = plan_merge(sizes, pieces=bins)
     if isinstance(merge, Merge):
         layouts = tuple(layout_of(k.synopsis, k.measures, k.pane_us) for k in workload.kept.values())

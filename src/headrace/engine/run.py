@@ -15,6 +15,8 @@ from headrace.engine.epoch import Epochs
 from headrace.engine.hooks import Hooks
 from headrace.engine.join import JoinOperator
 from headrace.engine.judge import columns_in_use, judge
+from headrace.engine.keyed import KeyedOperator, flux_settings
+from headrace.engine.pinned import PinnedJobs
 from headrace.engine.session import tune
 from headrace.engine.ship import prepare_executors
 from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, open_sink
@@ -301,6 +303,7 @@ def start(
     *,
     frames: Mapping[str, DataFrame] | None = None,
     functions: Mapping[str, Callable[[Any, int], Any]] | None = None,
+    steps: Mapping[str, Callable[..., Any]] | None = None,
     checkpoint: str | None = None,
     once: bool = False,
     flush: bool = False,
@@ -310,6 +313,7 @@ def start(
     hooks = hooks or Hooks()
     tune(spark)
     prepare_executors(spark.sparkContext)
+    flux = flux_settings(spark)
     root = checkpoint or pipeline.engine.checkpoint
     if root is None:
         raise SpecError("a run needs a checkpoint: a folder of its own to keep its state in")
@@ -348,7 +352,9 @@ def start(
             for name, plan in plans.items()
         }
         trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
-        operators = (_joins(pipeline, spark, io, point, hooks),)
+        keyed = KeyedOperator(spark, point, io, PinnedJobs(spark.sparkContext), steps or {}, *flux, hooks.probe)
+        keyed.check(workload.flows, manifest.flows)
+        operators = (_joins(pipeline, spark, io, point, hooks), keyed)
         epochs = Epochs(
             spark, point, io, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s,
             operators,

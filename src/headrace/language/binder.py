@@ -18,7 +18,7 @@ from headrace.language.relation import JoinRelation, Projection, streams_in
 from headrace.language.report import Fault, Report
 from headrace.language.rows import bind_rows
 from headrace.language.windowed import bind_windowed, window_call
-from headrace.model import Finish, Operator, Query, SinkSpec, Stream
+from headrace.model import Finish, Operator, Query, SinkSpec, StepFunction, Stream
 from headrace.units import parse_duration
 
 __all__ = ["bind_query"]
@@ -33,6 +33,7 @@ def bind_query(
     priority: int = 0,
     weight: float = 1.0,
     lifetime: str | None = None,
+    step: StepFunction | None = None,
     file: str | None = None,
     line: int | None = None,
 ) -> Query:
@@ -47,7 +48,7 @@ def bind_query(
     """
     report = Report(sql, name, file=file, line=line)
     try:
-        root, finish = _bind(report, streams)
+        root, finish = _bind(report, streams, step)
         report.stop_if_wrong()
         lifetime_us = None if lifetime is None else parse_duration(lifetime)
         return Query(name, sql, root, finish, sink or SinkSpec(), priority, weight, lifetime_us)
@@ -62,7 +63,7 @@ def bind_query(
         raise SpecError([*report.problems, Problem(str(exc), file, line, query=name)]) from exc
 
 
-def _bind(report: Report, streams: Mapping[str, Stream]) -> tuple[Operator, Finish]:
+def _bind(report: Report, streams: Mapping[str, Stream], step: StepFunction | None) -> tuple[Operator, Finish]:
     read = read_query(report)
     tree = read.tree
     while isinstance(tree, exp.Subquery) and not tree.args.get("alias"):
@@ -87,12 +88,16 @@ def _bind(report: Report, streams: Mapping[str, Stream]) -> tuple[Operator, Fini
             "write it after a stream in FROM",
         )
     report.stop_if_wrong()
-    return _bind_select(tree, source, report)
+    return _bind_select(tree, source, report, step)
 
 
-def _bind_select(select: exp.Select, source: Source, report: Report) -> tuple[Operator, Finish]:
+def _bind_select(
+    select: exp.Select, source: Source, report: Report, step: StepFunction | None
+) -> tuple[Operator, Finish]:
     if isinstance(source.window, RowsClause):
-        return bind_rows(select, source, report)
+        return bind_rows(select, source, report, step)
+    if step is not None:
+        raise Fault("a function needs keys", select.args["from_"], "write FROM s [PARTITION BY k]")
     if source.window is not None or window_call(select) is not None:
         return bind_windowed(select, source, report)
     aggregated = select.args.get("group") is not None or any(

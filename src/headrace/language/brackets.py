@@ -39,10 +39,10 @@ _ENDS_FROM = words("""
 
 @dataclass(frozen=True, slots=True)
 class RowsClause:
-    """`[PARTITION BY k ROWS 100]` with the tokens of each key, not yet read as expressions."""
+    """`[PARTITION BY k ROWS 100]` with the tokens of each key, not yet read as expressions; for a function, no ROWS."""
 
     keys: tuple[tuple[Token, ...], ...]
-    rows: int
+    rows: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _read_rows(sql: str, inside: Sequence[Token], start: int) -> RowsClause:
     cut = next((i for i, token in enumerate(inside) if _is_word(token, "ROWS")), None)
     head = inside[:cut]
     by = 1 if head and head[0].text.upper().split() == ["PARTITION", "BY"] else 2
-    if cut is None or not head or not head[0].text.upper().startswith("PARTITION"):
+    if not head or not head[0].text.upper().startswith("PARTITION"):
         raise Fault(f"[{_slice(sql, inside)[:60]}] needs both PARTITION BY and ROWS", start, remedy)
     if by == 2 and (len(head) < 2 or not _is_word(head[1], "BY")):
         raise Fault("expected BY after PARTITION", start, remedy)
@@ -148,6 +148,8 @@ def _read_rows(sql: str, inside: Sequence[Token], start: int) -> RowsClause:
             keys[-1].append(token)
     if not all(keys):
         raise Fault("PARTITION BY has an empty key", start, remedy)
+    if cut is None:
+        return RowsClause(tuple(tuple(key) for key in keys), None)
     count = inside[cut + 1 :]
     if len(count) != 1 or not count[0].text.isdecimal() or not 1 <= int(count[0].text[:9]) <= MOST_ROWS:
         raise Fault(

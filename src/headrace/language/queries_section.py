@@ -8,10 +8,11 @@ from pathlib import Path
 
 from headrace.errors import Problem, SpecError
 from headrace.language.binder import bind_query
+from headrace.language.ddl import parse_schema
 from headrace.language.paths import absolute, is_name
 from headrace.language.streams_section import read_options
 from headrace.language.yaml_nodes import Document, Value
-from headrace.model import Query, SinkSpec, Stream
+from headrace.model import Column, Query, SinkSpec, StepFunction, Stream
 
 __all__ = ["leaves_directory", "read_queries"]
 
@@ -21,6 +22,11 @@ _KEYS = {
     "priority": "greater goes first",
     "weight": "its share when load must be shed",
     "lifetime": "how much event time it runs for",
+    "function": "module:name of a function with state of its own",
+    "state": "columns of that state",
+    "results": "columns of that function's results",
+    "version": "of that state, from 1",
+    "migration": "module:name of what changes an older state",
 }
 _SINK_KEYS = {
     "format": "a Spark batch format, console or memory",
@@ -45,6 +51,7 @@ class _Written:
     priority: int = 0
     weight: float = 1.0
     lifetime: str | None = None
+    step: StepFunction | None = None
 
 
 def read_queries(
@@ -68,8 +75,8 @@ def read_queries(
         try:
             queries.append(
                 bind_query(written.name, written.sql, streams, sink=written.sink, priority=written.priority,
-                           weight=written.weight, lifetime=written.lifetime, file=written.file,
-                           line=written.line))  # fmt: skip
+                           weight=written.weight, lifetime=written.lifetime, step=written.step,
+                           file=written.file, line=written.line))  # fmt: skip
         except SpecError as exc:
             document.problems.extend(exc.problems)
     return tuple(queries)
@@ -99,10 +106,46 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
             entries["weight"].wrong("a positive number")
             weight = 1.0
         lifetime = _read_lifetime(entries.get("lifetime"))
+        step = _read_step(entries, name)
         if sql is not None:
             # The text of a block scalar starts on the line after its | or >.
             line = entries["sql"].line + entries["sql"].block
-            yield _Written(name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime)
+            yield _Written(name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step)
+
+
+def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
+    """The function of a query, with the tables it is declared with; problems are noted."""
+    given = [key for key in ("function", "state", "results", "version", "migration") if key in entries]
+    if not given:
+        return None
+    first = entries[given[0]]
+    missing = [key for key in ("function", "state", "results") if key not in entries]
+    if missing:
+        first.document.add(
+            f"query '{name}' has {given[0]}, and no {missing[0]}",
+            first.line,
+            "a function needs function, state and results: see 'User-defined state' in the README",
+        )
+        return None
+    function, version = entries["function"].word(), entries["version"].whole() if "version" in entries else 1
+    migration = entries["migration"].word() if "migration" in entries else None
+    tables: dict[str, tuple[Column, ...]] = {}
+    for key in ("state", "results"):
+        text = entries[key].text()
+        try:
+            tables[key] = parse_schema(text or "")
+        except SpecError as exc:
+            entries[key].document.add(f"{key} of query '{name}': {exc}", entries[key].line)
+    if function is None or version is None or len(tables) < 2:
+        return None
+    if ":" not in function:
+        entries["function"].wrong("module:name")
+        return None
+    try:
+        return StepFunction(function, tables["state"], tables["results"], version, migration)
+    except ValueError as exc:
+        first.document.add(str(exc), first.line)
+        return None
 
 
 def _read_lifetime(value: Value | None) -> str | None:

@@ -18,14 +18,24 @@ from headrace.language.relation import JoinRelation, Projection, lower
 from headrace.language.report import Fault, Report
 from headrace.language.select_list import select_items
 from headrace.language.spark_text import rebuilt
-from headrace.model import Finish, Kind, Output, RowsAggregate, RowsWindow
+from headrace.model import Finish, Kind, Output, RowsAggregate, RowsWindow, Step, StepFunction
 
 __all__ = ["bind_rows"]
 
 
-def bind_rows(select: exp.Select, source: Source, report: Report) -> tuple[RowsAggregate, Finish]:
-    """Operator and finish of a row window; notes problems, raises Fault."""
+def bind_rows(
+    select: exp.Select, source: Source, report: Report, step: StepFunction | None
+) -> tuple[RowsAggregate | Step, Finish]:
+    """Operator and finish of a row window, or of user-defined state; notes problems, raises Fault."""
     assert isinstance(source.window, RowsClause)
+    if step is None and source.window.rows is None:
+        raise Fault(
+            "PARTITION BY needs ROWS, or a function",
+            select.args["from_"],
+            "write [PARTITION BY k ROWS 100], or give the query a `function:`",
+        )
+    if step is not None and source.window.rows is not None:
+        raise Fault("a function keeps what it likes of its rows", select.args["from_"], "leave ROWS out")
     check_clauses(select, ("group", "having", "order", "limit", "distinct"), "a row window answers on every row")
     base = source.relation
     while isinstance(base, Projection):
@@ -44,12 +54,23 @@ def bind_rows(select: exp.Select, source: Source, report: Report) -> tuple[RowsA
     outputs: list[Output] = []
     for item in items:
         with report.catching():
-            bound = _rewrite(bind_names(item.node, scope), columns)
+            # A function's rows have columns, each expression one of them, a constant too.
+            node = bind_names(item.node, scope)
+            plain = step is not None and not any(is_aggregate(part) for part in node.walk())
+            bound = columns.column(node) if plain else _rewrite(node, columns)
             outputs.append(Output(item.name, emit(bound), infer(bound, columns.types)))
     check_names(items, report)
     report.stop_if_wrong()
+    if step is not None:
+        if columns.aggregates:
+            raise Fault("a function gets rows, not aggregates", select, "select plain columns and expressions")
+        child = lower(source.relation, columns.takes, where)
+        rows = tuple((output.name, output.sql.strip("`")) for output in outputs)
+        finish = Finish(tuple(Output(c.name, f"`{c.name}`", c.type) for c in step.results))
+        return Step(child, tuple(dict.fromkeys(keys)), rows, step), finish
     if not columns.aggregates:
         raise Fault("a row window without an aggregate", select, "add one, such as AVG(x)")
+    assert source.window.rows is not None
     window = RowsWindow(tuple(dict.fromkeys(keys)), source.window.rows)
     return RowsAggregate(lower(source.relation, columns.takes, where), window, columns.aggregates), Finish(
         tuple(outputs)

@@ -25,6 +25,8 @@ __all__ = [
     "RowsAggregate",
     "Scan",
     "SinkSpec",
+    "Step",
+    "StepFunction",
     "Union",
     "WindowAggregate",
     "columns_of",
@@ -146,7 +148,41 @@ class RowsAggregate:
     aggregates: tuple[Aggregate, ...]
 
 
-Operator = Scan | Union | Join | WindowAggregate | RowsAggregate
+@dataclass(frozen=True, slots=True)
+class StepFunction:
+    """User-defined state: `step(state, rows) -> (state, results)` over Arrow tables, and what its tables look like.
+
+    `function` and `migration` are `module:name`. A state of another version is changed by the migration, or refused.
+    """
+
+    function: str
+    state: tuple[Column, ...]
+    results: tuple[Column, ...]
+    version: int = 1
+    migration: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.version < 1:
+            raise ValueError(f"versions of state count from 1, not {self.version}")
+        if not self.state or not self.results:
+            raise ValueError(f"function '{self.function}' needs columns of its state and of its results")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Calls a function with the state of some keys and their rows, which it gets as the columns named here."""
+
+    input: Operator
+    partition_by: tuple[str, ...]
+    rows: tuple[tuple[str, str], ...]  # (name the function knows it by, input column)
+    step: StepFunction
+
+    def __post_init__(self) -> None:
+        if not self.partition_by:
+            raise ValueError("user-defined state needs a PARTITION BY column")
+
+
+Operator = Scan | Union | Join | WindowAggregate | RowsAggregate | Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +255,8 @@ def columns_of(operator: Operator) -> tuple[Column, ...]:
             return tuple(below[key] for key in keys) + tuple(Column(a.name, a.type) for a in aggregates)
         case RowsAggregate(input=child, aggregates=aggregates):
             return columns_of(child) + tuple(Column(a.name, a.type) for a in aggregates)
+        case Step(step=step):
+            return step.results
 
 
 def streams_of(operator: Operator) -> tuple[str, ...]:
@@ -230,6 +268,6 @@ def streams_of(operator: Operator) -> tuple[str, ...]:
             found = [name for child in inputs for name in streams_of(child)]
         case Join(left=left, right=right):
             found = [*streams_of(left.input), *streams_of(right.input)]
-        case WindowAggregate(input=child) | RowsAggregate(input=child):
+        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
             found = list(streams_of(child))
     return tuple(dict.fromkeys(found))

@@ -5,7 +5,7 @@ from headrace.planning.explain import explain, explain_text
 from headrace.planning.flow import FlowPlan, RowFeed, RowStore
 from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, Derived, JoinPlan, plan_join
 from headrace.planning.plan import plan_query
-from headrace.planning.row_window import RowsPlan, plan_rows
+from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, Spent, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
 from headrace.planning.synopsis import ROWS, AggregateSource, AnswerPlan, Demand, Feed, Measure, Synopsis, plan_answer
@@ -34,6 +34,7 @@ __all__ = [
     "Scheduled",
     "Source",
     "Spent",
+    "StepPlan",
     "Supply",
     "Synopsis",
     "Workload",
@@ -47,6 +48,7 @@ __all__ = [
     "plan_join",
     "plan_query",
     "plan_rows",
+    "plan_step",
     "share",
     "streams_read",
     "subgroup_of",

@@ -13,6 +13,7 @@ from headrace.model import (
     Query,
     RowsAggregate,
     Scan,
+    Step,
     Union,
     WindowAggregate,
     streams_of,
@@ -111,6 +112,8 @@ def _tree(operator: Operator) -> Any:
                 "aggregate": [f"{a.function}({a.argument or '*'})" for a in aggregates],
                 "input": _tree(child),
             }
+        case Step(input=child, partition_by=keys, step=step):
+            return {"step": step.function, "version": step.version, "by": list(keys), "input": _tree(child)}
 
 
 def _answered(workload: Workload, name: str, wanted: str) -> dict[str, Any]:

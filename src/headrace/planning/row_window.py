@@ -1,15 +1,15 @@
-"""What a row window keeps: one store of rows, cut by key, with the columns its results and aggregates need."""
+"""What row windows and user-defined state keep: one store of rows, cut by key, with the columns they need."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from headrace.errors import Problem, SpecError
-from headrace.model import Aggregate, Column, DataType, Kind, Query, RowsAggregate, Scan
+from headrace.model import Aggregate, Column, DataType, Kind, Query, RowsAggregate, Scan, Step
 from headrace.planning.flow import FlowPlan, RowFeed, RowStore
 from headrace.planning.synopsis import argument_of, column_of, normal, scans_of
 
-__all__ = ["RowsPlan", "plan_rows"]
+__all__ = ["RowsPlan", "StepPlan", "plan_rows", "plan_step"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,66 @@ class RowsPlan(FlowPlan):
     @property
     def ties(self) -> tuple[str, ...]:
         """The columns that order rows of the same time: all that can be compared."""
-        columns = self.stores[0].columns
-        return tuple(c.name for c in columns if not c.type.is_nested and c.type.kind is not Kind.INTERVAL)
+        return _comparable(self.stores[0])
+
+
+@dataclass(frozen=True)
+class StepPlan(FlowPlan):
+    """How a function of the user's is fed: which columns of its store are keys, and which ones it gets as what."""
+
+    keys: tuple[str, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def root(self) -> Step:
+        assert isinstance(self.query.root, Step)
+        return self.query.root
+
+    @property
+    def ties(self) -> tuple[str, ...]:
+        """The columns that order rows of the same time."""
+        return _comparable(self.stores[0])
+
+
+def plan_step(query: Query) -> StepPlan:
+    """The plan of user-defined state over one stream or a union of streams."""
+    root = query.root
+    assert isinstance(root, Step)
+    scans = scans_of(root.input, query.name)
+    kept: dict[tuple[str, ...], Column] = {}
+
+    def column(sql: tuple[str, ...], type_: DataType) -> str:
+        return kept.setdefault(sql, Column(f"c{len(kept)}", type_)).name
+
+    keys = tuple(
+        column(tuple(normal(column_of(scan, key)) for scan in scans), column_of(scans[0], key).type)
+        for key in root.partition_by
+    )
+    columns = tuple(
+        (name, column(tuple(column_of(scan, source).sql for scan in scans), column_of(scans[0], source).type))
+        for name, source in root.rows
+    )
+    store = _store(query, scans, kept, root.partition_by)
+    return StepPlan(query, (store,), keys, columns)
+
+
+def _store(
+    query: Query, scans: tuple[Scan, ...], kept: dict[tuple[str, ...], Column], keys: tuple[str, ...]
+) -> RowStore:
+    feeds = tuple(
+        RowFeed(
+            scan.stream,
+            scan.where.sql if scan.where else None,
+            tuple(sql[i] for sql in kept),
+            tuple(normal(column_of(scan, key)) for key in keys),
+        )
+        for i, scan in enumerate(scans)
+    )
+    return RowStore(query.name, "rows", query.sql, feeds, tuple(kept.values()))
+
+
+def _comparable(store: RowStore) -> tuple[str, ...]:
+    return tuple(c.name for c in store.columns if not c.type.is_nested and c.type.kind is not Kind.INTERVAL)
 
 
 def plan_rows(query: Query) -> RowsPlan:
@@ -59,16 +117,7 @@ def plan_rows(query: Query) -> RowsPlan:
         _refuse(aggregate, scans[0], query.name)
         sql, type_ = argument_of(aggregate, scans)
         arguments.append((aggregate, None if sql is None else column(sql, type_), type_))
-    feeds = tuple(
-        RowFeed(
-            scan.stream,
-            scan.where.sql if scan.where else None,
-            tuple(sql[i] for sql in kept),
-            tuple(normal(column_of(scan, key)) for key in root.window.partition_by),
-        )
-        for i, scan in enumerate(scans)
-    )
-    store = RowStore(query.name, "rows", query.sql, feeds, tuple(kept.values()))
+    store = _store(query, scans, kept, root.window.partition_by)
     return RowsPlan(query, (store,), keys, results, tuple(arguments))
 
 

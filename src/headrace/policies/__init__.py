@@ -30,6 +30,16 @@ from headrace.policies.flux import (
 )
 from headrace.policies.groups import Costs, Group, SchedulePolicy, SubGroup
 from headrace.policies.hot import find_hot, isolate, split
+from headrace.policies.keyed import (
+    FluxSettings,
+    KeyedDecision,
+    KeyedState,
+    Measured,
+    Moving,
+    account,
+    begin,
+    decide_keyed,
+)
 from headrace.policies.periods import PeriodChoice, choose_periods, cost_per_pane
 from headrace.policies.rounds import Collected, Rounds, bins_of, next_collection_s, next_round, utilisation
 from headrace.policies.schedule import (
@@ -47,6 +57,9 @@ from headrace.policies.spill import Residence, reside
 from headrace.policies.watermark import StreamClock, advance_clock, find_idle, follow_others, watermark_of
 
 __all__ = [
+    "EVERYWHERE",
+    "KEY",
+    "ONCE",
     "BinLoad",
     "Block",
     "ChunkSize",
@@ -55,19 +68,21 @@ __all__ = [
     "CostSample",
     "Costs",
     "Due",
-    "EVERYWHERE",
     "Execution",
     "FluxLimits",
+    "FluxSettings",
     "Group",
     "JoinStats",
     "JoinWay",
-    "KEY",
+    "KeyedDecision",
+    "KeyedState",
     "Left",
     "Load",
+    "Measured",
     "Merge",
     "MiniLoad",
+    "Moving",
     "NoMerge",
-    "ONCE",
     "PeriodChoice",
     "Plan",
     "Progress",
@@ -80,12 +95,15 @@ __all__ = [
     "StreamClock",
     "SubGroup",
     "TaskState",
+    "account",
     "advance_clock",
     "after_moves",
+    "begin",
     "bins_of",
     "choose_periods",
     "choose_way",
     "cost_per_pane",
+    "decide_keyed",
     "due_windows",
     "enter",
     "find_hot",

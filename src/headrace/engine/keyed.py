@@ -1,0 +1,402 @@
+"""Row windows and user-defined state: mini-partitions in bins that stay where they are, and move when told.
+
+Rows of an epoch reach their bins through the epoch's chunks, cut by mini-partition. Nothing else travels: state stays
+in the bin's process, and what is read of it from files is what has just moved there or has been lost.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from headrace.engine.absorb import Cut
+from headrace.engine.answering import writes_parquet
+from headrace.engine.arrow_types import arrow_type
+from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.checkpoint import Checkpoint
+from headrace.engine.chunks import APART
+from headrace.engine.finish import DirectFinish, direct_finish, spark_finish
+from headrace.engine.flows import Moment, Stepped
+from headrace.engine.keyed_task import BinReport, Kernel, KeyedTask, KeyedWork, MiniWork, RowsKernel, Worked
+from headrace.engine.row_windows import spec_of_rows
+from headrace.engine.sinks import FileSink
+from headrace.engine.state_io import StateIo
+from headrace.engine.storage import for_spark
+from headrace.engine.user_state import StepKernel, load_function, packed
+from headrace.errors import SpecError, StateError
+from headrace.model import Column, streams_of
+from headrace.planning import FlowPlan, RowsPlan, StepPlan
+from headrace.policies import (
+    FluxSettings,
+    KeyedDecision,
+    KeyedState,
+    Measured,
+    account,
+    begin,
+    decide_keyed,
+    watermark_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["BinJobs", "KeyedOperator", "flux_settings"]
+
+# Settings by hand: moves (auto, off), budget and memory (bytes), buffer (rows), minis (per bin), ahead (rounds).
+SETTINGS = "spark.headrace.flux."
+# A bin writes a snapshot when the rows since the last one are as many bytes as its state, or after so many epochs.
+SNAPSHOT_EPOCHS = 32
+# Less than this is read again in no time.
+SNAPSHOT_BYTES = 1 << 20
+_NEVER, _EVER = -(2**62), 2**62
+
+
+def flux_settings(spark: SparkSession) -> tuple[FluxSettings, int | None]:
+    """What `spark.headrace.flux.*` says, and the bytes of state a bin may have in memory; SpecError for nonsense."""
+    known = ("ahead", "budget", "buffer", "memory", "minis", "moves")
+    unknown = [
+        name
+        for name, _ in spark.sparkContext.getConf().getAll()
+        if name.startswith(SETTINGS) and name.removeprefix(SETTINGS) not in known
+    ]
+    if unknown:
+        raise SpecError(f"unknown setting '{unknown[0]}'; known: {', '.join(SETTINGS + name for name in known)}")
+    found = {name: spark.conf.get(SETTINGS + name, None) for name in known}
+    given = {name: value for name, value in found.items() if value is not None}
+    if given.get("moves", "auto") not in ("auto", "off"):
+        raise SpecError(f"{SETTINGS}moves is '{given['moves']}'; it can be auto, off")
+    default = FluxSettings()
+    try:
+        settings = FluxSettings(
+            given.get("moves", "auto") == "auto",
+            int(given.get("budget", default.budget_bytes)),
+            int(given.get("buffer", default.buffer_rows)),
+            int(given.get("ahead", default.ahead)),
+            int(given.get("minis", default.minis_per_bin)),
+        )
+        return settings, int(given["memory"]) if "memory" in given else None
+    except ValueError as exc:
+        raise SpecError(f"{SETTINGS}*: {exc}") from exc
+
+
+@dataclass
+class _Query:
+    """What stays the same of a query from epoch to epoch, and what its processes hold."""
+
+    plan: RowsPlan | StepPlan
+    kernel: Kernel
+    merges: bool
+    schema: pa.Schema
+    ddl: str
+    token: str | None = None
+    log_bytes: int = 0
+
+
+def _stored(plan: FlowPlan) -> pa.Schema:
+    return pa.schema([("p", pa.int64()), *((c.name, arrow_type(c.type)) for c in plan.stores[0].columns)])
+
+
+def _columns(columns: Iterable[Column]) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+def _schema(columns: Iterable[Column]) -> pa.Schema:
+    return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+
+
+def _rows(plan: RowsPlan) -> _Query:
+    types = {column.name: column.type for column in plan.stores[0].columns}
+    results = [Column(given, types[source]) for given, source in plan.results]
+    results += [Column(aggregate.name, aggregate.type) for aggregate in plan.root.aggregates]
+    kernel = RowsKernel(spec_of_rows(plan), _stored(plan))
+    return _Query(plan, kernel, True, _schema(results), ", ".join(f"{c.name} {c.type}" for c in results))
+
+
+def _all_at_once(decision: KeyedDecision) -> KeyedDecision:
+    """The same decision where nothing may wait: the streams have ended, and all rows get their results now."""
+    targets = {item.move.mini: item.move.target for item in decision.moving}
+    owners = tuple(targets.get(mini, owner) for mini, owner in enumerate(decision.owners))
+    return replace(decision, owners=owners, moving=(), waits=())
+
+
+class BinJobs(Protocol):
+    """Runs something once per bin, where the bin's state is."""
+
+    @property
+    def slots(self) -> int:
+        """How many bins can be worked on at the same time."""
+
+    def run(self, order: Callable[[int], Iterable[Any]], bins: int) -> list[Any]:
+        """What the orders yield, in no particular order."""
+
+
+class KeyedOperator:
+    """Runs all row windows of a pipeline."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        io: StateIo,
+        jobs: BinJobs,
+        functions: Mapping[str, Callable[..., Any]],
+        settings: FluxSettings,
+        memory_bytes: int | None = None,
+        probe: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        self._spark, self._checkpoint, self._io, self._jobs, self._functions = spark, checkpoint, io, jobs, functions
+        self._settings, self._memory_bytes, self._probe = settings, memory_bytes, probe
+        self._queries: dict[str, _Query] = {}
+
+    def serves(self, plan: FlowPlan) -> bool:
+        return isinstance(plan, RowsPlan | StepPlan)
+
+    def check(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any]) -> None:
+        """Loads the functions of the queries; refuses state of another version that nothing can change."""
+        for name, plan in flows.items():
+            if not self.serves(plan):
+                continue
+            self._query(name, plan)
+            known = state.get(name)
+            if not isinstance(plan, StepPlan) or known is None:
+                continue
+            step, schema = plan.root.step, _columns(plan.root.step.state)
+            before = KeyedState.from_json(known)
+            if before.version != step.version and step.migration is None:
+                raise StateError(
+                    f"query '{name}' has state of version {before.version} ({before.schema}), and its function wants "
+                    f"version {step.version}; give it a `migration`, go back to that version, or use another name"
+                )
+            if before.version == step.version and before.schema != schema:
+                raise StateError(
+                    f"query '{name}' has state of version {before.version} with the columns {before.schema}, and its "
+                    f"function now declares {schema}; give it a new `version` and a `migration`"
+                )
+
+    def decide(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+        bins = self._jobs.slots
+        return {
+            name: decide_keyed(
+                self._state(state.get(name), bins), bins, self._settings, self._query(name, plan).merges
+            ).to_json()
+            for name, plan in flows.items()
+        }
+
+    def cuts(self, flows: Mapping[str, FlowPlan], decided: Mapping[str, Any]) -> dict[str, Cut]:
+        return {
+            plan.stores[0].id: Cut(slices=len(decided[name]["owners"]), apart=True)
+            for name, plan in flows.items()
+            if name in decided
+        }
+
+    def ends(self, plan: FlowPlan, stream: str, last_us: int) -> int | None:
+        return last_us + 1
+
+    def step(self, moment: Moment) -> Stepped:
+        names = tuple(moment.flows)
+        decisions = {name: KeyedDecision.from_json(moment.decision.flows[name]) for name in names}
+        if moment.flush:
+            decisions = {name: _all_at_once(decision) for name, decision in decisions.items()}
+        bins = max(decision.bins for decision in decisions.values())
+        states = {name: self._state(moment.state.get(name), decisions[name].bins) for name in names}
+        works = {name: self._work(name, moment, states[name], decisions[name]) for name in names}
+        task = KeyedTask(
+            self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()), self._memory_bytes
+        )
+        began = time.monotonic()
+        reports: list[BinReport] = blamed(lambda: self._jobs.run(task, bins))
+        seconds = time.monotonic() - began
+        stepped = Stepped()
+        worked = [each for report in reports for each in report.worked]
+        for number, name in enumerate(names):
+            mine = [each for each in worked if each.work == number]
+            self._deliver(name, moment, works[name], mine, stepped)
+            if name not in stepped.failed:
+                self._account(name, moment, states[name], decisions[name], works[name], mine, reports, seconds, stepped)
+        self._probe("after-keyed")
+        return stepped
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _state(self, value: Any, bins: int) -> KeyedState:
+        return begin(bins, self._settings) if value is None else KeyedState.from_json(value)
+
+    def _query(self, name: str, plan: FlowPlan) -> _Query:
+        assert isinstance(plan, RowsPlan | StepPlan)
+        known = self._queries.get(name)
+        if known is None or known.plan is not plan:
+            self._queries[name] = _rows(plan) if isinstance(plan, RowsPlan) else self._steps(name, plan)
+        return self._queries[name]
+
+    def _steps(self, name: str, plan: StepPlan) -> _Query:
+        step = plan.root.step
+        function = self._functions.get(name) or load_function(step.function, name)
+        migration = None if step.migration is None else load_function(step.migration, name, "migration")
+        code = packed(function)
+        assert code is not None
+        results = _schema(step.results)
+        kernel = StepKernel(
+            name, code, plan.columns, plan.ties, _stored(plan), _schema(step.state), results, step.version,
+            packed(migration),
+        )  # fmt: skip
+        return _Query(plan, kernel, False, results, ", ".join(f"`{c.name}` {c.type}" for c in step.results))
+
+    def _work(self, name: str, moment: Moment, state: KeyedState, decision: KeyedDecision) -> KeyedWork:
+        query = self._query(name, moment.flows[name])
+        store = query.plan.stores[0].id
+        fresh = tuple(c for c in moment.absorbed.chunks if c.level == APART and store in dict(c.ends))
+        watermark = watermark_of(moment.after, streams_of(query.plan.query.root))
+        waits = frozenset(decision.waits)
+        shares: dict[int, tuple[int, ...]] = {item.mini: item.bins for item in decision.splits}
+        works: dict[int, list[MiniWork]] = {}
+        ships: dict[int, list[MiniWork]] = {}
+        targets = {item.move.mini: item.move.target for item in decision.moving}
+        for mini, owner in enumerate(decision.owners):
+            done = state.done_us[mini]
+            each = MiniWork(mini, _NEVER if done is None else done, state.bases[mini], state.snapshots[mini])
+            if mini in targets:
+                ships.setdefault(targets[mini], []).append(each)
+            if mini in waits:
+                continue
+            helpers = shares.get(mini, (owner,))
+            for i, bin_ in enumerate(helpers):
+                works.setdefault(bin_, []).append(replace(each, share=(i, len(helpers))))
+        sink = moment.sinks[name]
+        writes = writes_parquet(sink, self._io)
+        steps = isinstance(query.plan, StepPlan)
+        finish: DirectFinish | None = direct_finish(query.plan.query) if writes and not steps else None
+        direct = finish is not None or (writes and steps)
+        staging = sink.staging if direct and isinstance(sink, FileSink) else self._staging(moment)
+        query.log_bytes += sum(chunk.bytes for chunk in fresh)
+        return KeyedWork(
+            store,
+            query.kernel,
+            state.log,
+            tuple(chunk.name for chunk in fresh),
+            _NEVER if watermark is None else watermark,
+            {bin_: tuple(each) for bin_, each in works.items()},
+            query.token,
+            uuid.uuid4().hex,
+            self._snapshots(query, state, decision, moment.decision.epoch),
+            frozenset(mini for each in decision.residence for mini in each.turn),
+            {bin_: tuple(each) for bin_, each in ships.items()},
+            self._settings.budget_bytes,
+            direct,
+            finish,
+            query.schema,
+            staging,
+        )
+
+    def _staging(self, moment: Moment) -> str:
+        return f"{self._checkpoint.state_folder}/_keyed-{moment.decision.epoch}"
+
+    def _snapshots(self, query: _Query, state: KeyedState, decision: KeyedDecision, epoch: int) -> frozenset[int]:
+        """The bins that write a snapshot: all once the log is as long as the state, each in its turn otherwise."""
+        if query.log_bytes > max(SNAPSHOT_BYTES, 2 * sum(state.state_bytes)):
+            query.log_bytes = 0
+            return frozenset(range(decision.bins))
+        return frozenset(b for b in range(decision.bins) if (epoch + b) % SNAPSHOT_EPOCHS == SNAPSHOT_EPOCHS - 1)
+
+    def _deliver(self, name: str, moment: Moment, work: KeyedWork, worked: Sequence[Worked], stepped: Stepped) -> None:
+        """Gives an epoch's results to the query's sink, or says why there are none."""
+        errors = [each.error for each in worked if each.error is not None]
+        if errors:
+            stepped.failed[name] = errors[0]
+            return
+        files = [each.file for each in sorted(worked, key=lambda each: each.bin) if each.file is not None]
+        stepped.rows[name] = sum(each.results for each in worked)
+        sink, epoch = moment.sinks[name], moment.decision.epoch
+        if work.direct:
+            assert isinstance(sink, FileSink)
+            self._probe("mid-sinks")
+            sink.adopt(files, epoch, moment.replay)
+            return
+        if not files:
+            return
+        query = self._queries[name]
+        paths = [f"{for_spark(work.staging)}/{file}" for file in files]
+        try:
+            raw = self._spark.read.schema(query.ddl).parquet(*paths)
+            sink.write(spark_finish(raw, query.plan.query.finish), epoch, moment.replay)
+        except Exception as failure:
+            raise_if_not_a_querys(failure)
+            stepped.failed[name] = cause_of(failure)
+        finally:
+            folder = work.staging.removeprefix(f"{self._checkpoint.storage.root}/")
+            for file in files:
+                self._checkpoint.storage.delete(f"{folder}/{file}")
+
+    def _account(
+        self,
+        name: str,
+        moment: Moment,
+        before: KeyedState,
+        decision: KeyedDecision,
+        work: KeyedWork,
+        worked: Sequence[Worked],
+        reports: Sequence[BinReport],
+        seconds: float,
+        stepped: Stepped,
+    ) -> None:
+        query, epoch, minis = self._queries[name], moment.decision.epoch, len(decision.owners)
+        by_bin = {each.bin: each for each in worked}
+        memory = {report.bin: report.memory_bytes for report in reports}
+        rows, sizes = [0] * minis, list[int | None]([None] * minis)
+        for each in worked:
+            for mini, count in each.rows:
+                rows[mini] += count
+            for mini, size in each.state:
+                sizes[mini] = size
+        waits = frozenset(decision.waits)
+        measured = Measured(
+            seconds,
+            tuple(by_bin[b].seconds if b in by_bin else 0.0 for b in range(decision.bins)),
+            tuple(by_bin[b].load_s if b in by_bin else 0.0 for b in range(decision.bins)),
+            tuple(memory.get(b, 0) for b in range(decision.bins)),
+            tuple(rows),
+            tuple(moment.absorbed.slices.get((work.store, mini), 0) for mini in range(minis)),
+            tuple(sizes),
+        )
+        state = account(before, decision, measured, epoch)
+        done, bases, snapshots = list(state.done_us), list(state.bases), list(state.snapshots)
+        for mini in range(minis):
+            if mini not in waits:
+                done[mini] = max(work.final_us, before.done_us[mini] or _NEVER)
+        for each in worked:
+            for mini in each.saved:
+                bases[mini] = epoch
+                snapshots[mini] = None if each.snapshot is None else each.snapshot.name
+        made = tuple(each.snapshot for each in worked if each.snapshot is not None)
+        least = min(bases)
+        log = (*before.log, *((epoch, fresh) for fresh in work.fresh))
+        step = query.plan.root.step if isinstance(query.plan, StepPlan) else None
+        state = replace(
+            state,
+            schema="" if step is None else _columns(step.state),
+            version=0 if step is None else step.version,
+            done_us=tuple(done),
+            bases=tuple(bases),
+            snapshots=tuple(snapshots),
+            log=tuple(item for item in log if item[0] > least),
+        )
+        needed = {*snapshots, *(chunk for _, chunk in state.log)}
+        there = {*before.snapshots, *(chunk for _, chunk in log)} - {None}
+        stepped.replaced |= frozenset(str(chunk) for chunk in there - needed)
+        stepped.chunks += made
+        stepped.state[name] = state.to_json()
+        stepped.observed[name] = {
+            "step_s": round(seconds, 4),
+            "busy_s": [round(each, 4) for each in measured.busy_s],
+            "places": [next((r.place for r in reports if r.bin == b), None) for b in range(decision.bins)],
+            "loaded_bytes": sum(each.loaded_bytes for each in worked),
+            "loaded": sorted(mini for each in worked for mini in each.loaded),
+            "rows": sum(rows),
+            "waiting": len(waits),
+            "state_bytes": sum(state.state_bytes),
+        }
+        query.token = work.after

@@ -1,0 +1,383 @@
+"""What a bin does in an epoch: state in its worker's memory, the epoch's rows of its mini-partitions, results.
+
+State stays in the process between epochs, marked with a token that the driver gave it with the epoch that made it. A
+task that finds no state with the token it was told, or a mini-partition it did not have so far, reads it: the last
+snapshot, and the rows in the chunks since. So a lost worker, a repeated attempt, a move, a turn of one that was on disk
+and a restart are all the same: something to be read.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.engine.chunks import APART, Chunk, open_output, read_numbers, write_chunk
+from headrace.engine.finish import DirectFinish
+from headrace.engine.row_windows import RowsSpec, evaluate, in_order, trim
+from headrace.errors import CorruptStateError
+
+__all__ = [
+    "BinReport",
+    "Kernel",
+    "KeyedTask",
+    "KeyedWork",
+    "MiniWork",
+    "RowsKernel",
+    "Turn",
+    "Turned",
+    "Worked",
+    "by_mini",
+]
+
+# State of keys without new rows is left alone where it is so many times as much as the rest.
+WORTH_LEAVING = 4
+# Rows of a mini-partition in one part of a snapshot: what a long move reads at once.
+PART_ROWS = 100_000
+_NEVER = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class MiniWork:
+    """A mini-partition to process: what was answered, where its state is, and which share of its rows is this bin's."""
+
+    mini: int
+    done_us: int
+    base: int
+    snapshot: str | None
+    share: tuple[int, int] = (0, 1)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An epoch as a kernel sees it: state of its mini-partitions, new rows, and before which time rows are final."""
+
+    state: Any
+    rows: pl.DataFrame  # with `m`, the mini-partition
+    minis: Mapping[int, MiniWork]
+    final_us: int
+
+
+@dataclass
+class Turned:
+    """What a kernel made of an epoch; `touched` are mini-partitions whose state is another than the log's rows."""
+
+    state: Any
+    results: pl.DataFrame | pa.Table | None
+    rows: dict[int, int]
+    touched: frozenset[int] = frozenset()
+
+
+class Kernel(Protocol):
+    """What an operator does with rows and state of several mini-partitions; plain values that travel to tasks."""
+
+    def empty(self) -> Any:
+        """State of no mini-partition."""
+
+    def no_rows(self) -> pl.DataFrame:
+        """Rows of the store, none of them."""
+
+    def loaded(self, parts: Sequence[tuple[str, int, pl.DataFrame]]) -> Any:
+        """State from parts `(name, mini-partition, frame)` of a snapshot and of the chunks since."""
+
+    def only(self, state: Any, minis: frozenset[int]) -> Any:
+        """State of some of the mini-partitions."""
+
+    def together(self, one: Any, other: Any) -> Any:
+        """State of all mini-partitions of two."""
+
+    def turn(self, turn: Turn) -> Turned:
+        """One epoch."""
+
+    def sizes(self, state: Any) -> dict[int, int]:
+        """Bytes of state by mini-partition."""
+
+    def parts(self, state: Any, minis: frozenset[int]) -> Iterator[tuple[str, int, pl.DataFrame]]:
+        """A snapshot of some mini-partitions, as `loaded` reads it; names end the names of the parts."""
+
+
+@dataclass(frozen=True)
+class RowsKernel:
+    """The row window: state is rows, the last of each key and those that are not final yet."""
+
+    spec: RowsSpec
+    schema: pa.Schema
+
+    def empty(self) -> pl.DataFrame:
+        return self.no_rows()
+
+    def no_rows(self) -> pl.DataFrame:
+        found = pl.from_arrow(self.schema.empty_table())
+        assert isinstance(found, pl.DataFrame)
+        return found.with_columns(pl.lit(0, pl.Int32).alias("m"))
+
+    def loaded(self, parts: Sequence[tuple[str, int, pl.DataFrame]]) -> pl.DataFrame:
+        frames = [frame.with_columns(pl.lit(mini, pl.Int32).alias("m")) for _, mini, frame in parts]
+        return pl.concat(frames) if frames else self.empty()
+
+    def only(self, state: pl.DataFrame, minis: frozenset[int]) -> pl.DataFrame:
+        return state.filter(pl.col("m").is_in(sorted(minis)))
+
+    def together(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        return pl.concat([frame for frame in (one, other) if frame.height]) if one.height or other.height else one
+
+    def turn(self, turn: Turn) -> Turned:
+        rows = self.together(turn.state, turn.rows)
+        if rows.is_empty():
+            return Turned(rows, None, {})
+        fresh = (rows["p"] < turn.final_us).to_numpy() & (rows["p"].to_numpy() >= by_mini(rows, turn.minis))
+        if not fresh.any():
+            return Turned(rows, None, {})
+        rest = None
+        if rows.height > WORTH_LEAVING * int(fresh.sum()):
+            keys = list(self.spec.keys)
+            active = rows.filter(pl.Series(fresh)).select(keys).unique()
+            rest = rows.join(active, on=keys, how="anti", nulls_equal=True)
+            rows = rows.join(active, on=keys, how="semi", nulls_equal=True)
+        ordered, group = in_order(rows, self.spec)
+        final = (ordered["p"] < turn.final_us).to_numpy()
+        wanted = final & (ordered["p"].to_numpy() >= by_mini(ordered, turn.minis))
+        wanted = _shared(wanted, ordered, turn.minis)
+        results = evaluate(ordered, group, wanted, self.spec)
+        state = trim(ordered, group, final, self.spec)
+        counts = ordered.filter(pl.Series(wanted))["m"].value_counts()
+        return Turned(state if rest is None else self.together(rest, state), results, dict(counts.iter_rows()))
+
+    def sizes(self, state: pl.DataFrame) -> dict[int, int]:
+        per_row = state.estimated_size() / max(1, state.height)
+        return {m: round(n * per_row) for m, n in state["m"].value_counts().iter_rows()}
+
+    def parts(self, state: pl.DataFrame, minis: frozenset[int]) -> Iterator[tuple[str, int, pl.DataFrame]]:
+        pieces = state.partition_by("m", as_dict=True, include_key=False)
+        for (mini,), frame in sorted(pieces.items()):
+            assert isinstance(mini, int)
+            if mini in minis:
+                yield from (("", mini, piece) for piece in frame.iter_slices(PART_ROWS))
+
+
+def by_mini(rows: pl.DataFrame, minis: Mapping[int, MiniWork]) -> Any:
+    """Per row the time before which its mini-partition has been answered."""
+    times = {work.done_us for work in minis.values()}
+    if len(times) == 1:
+        return times.pop()
+    table = np.full(max(minis) + 1, _NEVER, np.int64)
+    for mini, work in minis.items():
+        table[mini] = work.done_us
+    return table[rows["m"].to_numpy()]
+
+
+def _shared(wanted: Any, rows: pl.DataFrame, minis: Mapping[int, MiniWork]) -> Any:
+    """Of a mini-partition whose work is shared, this bin's share of the rows: one run of neighbours."""
+    shared = {mini: work.share for mini, work in minis.items() if work.share[1] > 1}
+    if not shared:
+        return wanted
+    of_mini, mine = rows["m"].to_numpy(), wanted.copy()
+    for mini, (number, shares) in shared.items():
+        (at,) = np.nonzero(wanted & (of_mini == mini))
+        mine[at] = np.arange(len(at)) * shares // max(1, len(at)) == number
+    return mine
+
+
+@dataclass(frozen=True)
+class KeyedWork:
+    """One query in an epoch: its kernel, its rows, its mini-partitions by bin, and where its results go."""
+
+    store: str
+    kernel: Kernel
+    log: tuple[tuple[int, str], ...]
+    fresh: tuple[str, ...]
+    final_us: int
+    bins: Mapping[int, tuple[MiniWork, ...]]
+    before: str | None  # the token of the state to go on from
+    after: str
+    snapshots: frozenset[int]  # bins that write one
+    leaving: frozenset[int]  # mini-partitions that had their turn and go back to disk
+    ships: Mapping[int, tuple[MiniWork, ...]]  # what a bin reads ahead of a move that takes more than an epoch
+    ship_bytes: int
+    direct: bool  # results go straight into the sink's staging folder
+    finish: DirectFinish | None
+    schema: pa.Schema
+    staging: str
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What a bin made of one query's epoch."""
+
+    work: int
+    bin: int
+    seconds: float = 0.0
+    load_s: float = 0.0
+    loaded_bytes: int = 0
+    loaded: tuple[int, ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
+    state: tuple[tuple[int, int], ...] = ()
+    snapshot: Chunk | None = None
+    saved: tuple[int, ...] = ()
+    file: str | None = None
+    results: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class BinReport:
+    """Where a bin was worked on, and the memory it may have state in."""
+
+    bin: int
+    memory_bytes: int
+    place: str
+    worked: tuple[Worked, ...] = ()
+
+
+# A part that was read: the end of its name, its mini-partition, its rows.
+Read = tuple[str, int, pl.DataFrame]
+
+
+@dataclass
+class _Held:
+    """State in this process, of one store, and what has been read of mini-partitions that are on their way here."""
+
+    token: str | None
+    minis: frozenset[int]
+    state: Any
+    shipped: dict[int, dict[tuple[str, int], Read]] = field(default_factory=dict)
+
+
+# By folder and store; a worker has one bin.
+_held: dict[tuple[str, str], _Held] = {}
+
+
+@dataclass(frozen=True)
+class KeyedTask:
+    """Works on all queries of a bin, one after the other; one that fails does not disturb the others."""
+
+    folder: str
+    epoch: int
+    works: tuple[KeyedWork, ...]
+    memory_bytes: int | None = None
+
+    def __call__(self, bin_: int) -> Iterator[BinReport]:
+        worked = tuple(self._work(number, work, bin_) for number, work in enumerate(self.works))
+        held = sum(size for each in worked for _, size in each.state)
+        memory = _memory_bytes(held) if self.memory_bytes is None else min(self.memory_bytes, _memory_bytes(held))
+        yield BinReport(bin_, memory, f"{socket.gethostname()}:{os.getpid()}", worked)
+
+    def _work(self, number: int, work: KeyedWork, bin_: int) -> Worked:
+        began = time.perf_counter()
+        place = (self.folder, work.store)
+        held = _held.pop(place, None)
+        try:
+            return self._turn(number, work, bin_, held, began)
+        except (CorruptStateError, OSError):
+            raise
+        except Exception as error:  # the query's own: told, not raised
+            return Worked(number, bin_, error=f"{type(error).__name__}: {error}".splitlines()[0])
+
+    def _turn(self, number: int, work: KeyedWork, bin_: int, held: _Held | None, began: float) -> Worked:
+        kernel, minis = work.kernel, {each.mini: each for each in work.bins.get(bin_, ())}
+        mine, loaded_bytes = frozenset(minis), 0
+        if held is None or held.token != work.before:
+            held = _Held(work.before, frozenset(), kernel.empty(), {} if held is None else held.shipped)
+        state = held.state if held.minis <= mine else kernel.only(held.state, mine)
+        missing = [minis[mini] for mini in sorted(mine - held.minis)]
+        parts: list[Read] = []
+        for each in missing:
+            found = held.shipped.pop(each.mini, {})
+            loaded_bytes += self._read(work, each, found, None)
+            parts += found.values()
+        if parts:
+            state = kernel.together(state, kernel.loaded(parts))
+        left = work.ship_bytes
+        for each in work.ships.get(bin_, ()):
+            size = self._read(work, each, held.shipped.setdefault(each.mini, {}), left)
+            left, loaded_bytes = left - size, loaded_bytes + size
+        load_s = time.perf_counter() - began
+        fresh = [
+            frame.with_columns(pl.lit(mini, pl.Int32).alias("m"))
+            for name in work.fresh
+            for _, mini, frame, _ in read_numbers(self.folder, name, work.store, mine)
+        ]
+        rows = pl.concat(fresh) if fresh else kernel.no_rows()
+        turned = kernel.turn(Turn(state, rows, minis, work.final_us))
+        own = frozenset(mini for mini, each in minis.items() if each.share[0] == 0)
+        saved = own if bin_ in work.snapshots else (turned.touched | work.leaving) & own
+        snapshot = None
+        if saved:
+            made = ((f"{work.store}{name}", 1, mini, frame) for name, mini, frame in kernel.parts(turned.state, saved))
+            snapshot = write_chunk(self.folder, self.epoch, APART, made)
+        file, results = self._deliver(work, turned.results)
+        sizes = kernel.sizes(turned.state)
+        _held[self.folder, work.store] = _Held(work.after, mine, turned.state, held.shipped)
+        return Worked(
+            number,
+            bin_,
+            time.perf_counter() - began,
+            load_s if loaded_bytes else 0.0,
+            loaded_bytes,
+            tuple(each.mini for each in missing),
+            tuple(turned.rows.items()),
+            tuple((mini, sizes.get(mini, 0)) for mini in sorted(own)),
+            snapshot,
+            tuple(sorted(saved)),
+            file,
+            results,
+        )
+
+    def _read(
+        self, work: KeyedWork, mini: MiniWork, found: dict[tuple[str, int], Read], budget_bytes: int | None
+    ) -> int:
+        """Reads what is still missing of a mini-partition's snapshot and its rows since; how many bytes that was."""
+        names = [mini.snapshot] if mini.snapshot is not None else []
+        names += [name for epoch, name in work.log if epoch > mini.base]
+        size = 0
+        for name in names:
+            parts = read_numbers(self.folder, name, work.store, frozenset([mini.mini]))
+            for i, (suffix, number, frame, length) in enumerate(parts):
+                if budget_bytes is not None and size >= budget_bytes:
+                    return size
+                if (name, i) not in found:
+                    found[name, i] = suffix, number, frame
+                    size += length
+        return size
+
+    def _deliver(self, work: KeyedWork, results: pl.DataFrame | pa.Table | None) -> tuple[str | None, int]:
+        height = 0 if results is None else len(results)
+        if results is None or not height:
+            return None, 0
+        if isinstance(results, pa.Table):
+            table = results.cast(work.schema)
+        elif work.finish is not None:
+            table = work.finish.table(results)
+        else:
+            table = results.to_arrow(compat_level=pl.CompatLevel.oldest()).select(work.schema.names).cast(work.schema)
+        name = f"{uuid.uuid4().hex}.parquet"
+        with open_output(work.staging, name, make_folder=True) as out:
+            pq.write_table(table, out, compression="snappy")
+        return name, height
+
+
+def _memory_bytes(held: int) -> int:
+    """Bytes of state this process may hold: what it holds, and what its limit or its host has left."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    if limit != resource.RLIM_INFINITY:
+        return max(0, int(limit) - _status("/proc/self/status", "VmData:") + held)
+    return held + _status("/proc/meminfo", "MemAvailable:")
+
+
+def _status(path: str, name: str) -> int:
+    """A line of the kernel's about memory, in bytes; plenty where there is no such file."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as lines:
+            return next((int(line.split()[1]) << 10 for line in lines if line.startswith(name)), 1 << 40)
+    except OSError:
+        return 1 << 40

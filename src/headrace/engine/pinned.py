@@ -1,0 +1,111 @@
+"""Tasks that come back to the same process, epoch after epoch: where state of bins can stay in memory.
+
+A bin has a home, an executor, which Spark is told to prefer; and there a Python worker of its own. Spark keeps workers
+apart by the environment they were started with: a variable that names the bin makes one that no other task uses, with
+as many of them as bins, and no state has to leave a process for another. Nothing depends on it: a task that finds
+itself elsewhere, because its executor is lost or busy or the worker has been ended, finds no state and reads it again.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+__all__ = ["PinnedJobs"]
+
+_ORDER = "headrace.pinned"
+_VARIABLE = "HEADRACE_BIN"
+
+
+def _perform(bins: Iterable[int]) -> Iterator[Any]:
+    """Runs in a task: does what the job's order says for its bin."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    order = context.getLocalProperty(_ORDER)
+    assert order is not None
+    work = pickle.loads(base64.b64decode(order))
+    for bin_ in bins:
+        yield from work(bin_)
+
+
+class PinnedJobs:
+    """Runs a callable once per bin, each time in the same worker of the same executor as long as it lives."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._homes: dict[int, tuple[str, str]] = {}
+        self._rdds: dict[tuple[int, tuple[str, str]], RDD[Any]] = {}
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at the same time."""
+        return max(1, int(self._context.defaultParallelism))
+
+    def homes(self, bins: int) -> list[tuple[str, str]]:
+        """The executor `(id, host)` of each bin: the one it had, or else the one with the fewest bins."""
+        alive = self._executors()
+        kept = {bin_: home for bin_, home in self._homes.items() if bin_ < bins and home in alive}
+        counts = {home: list(kept.values()).count(home) for home in alive}
+        for bin_ in range(bins):
+            if bin_ not in kept:
+                kept[bin_] = min(alive, key=lambda home: (counts[home], alive.index(home)))
+                counts[kept[bin_]] += 1
+        self._homes = kept
+        return [kept[bin_] for bin_ in range(bins)]
+
+    def run(self, order: Callable[[int], Iterable[Any]], bins: int) -> list[Any]:
+        """What the tasks report, in no particular order; never rows."""
+        context = self._context
+        rdd = context.union([self._rdd(bin_, home) for bin_, home in enumerate(self.homes(bins))])
+        context.setLocalProperty(_ORDER, base64.b64encode(pickle.dumps(order)).decode())
+        try:
+            return list(rdd.collect())
+        finally:
+            context.setLocalProperty(_ORDER, None)  # type: ignore[arg-type]
+
+    def _executors(self) -> list[tuple[str, str]]:
+        """The executors that are alive, in the order of their numbers; in a local session the driver itself."""
+        jvm: Any = self._context._jvm
+        listed = self._context._jsc.sc().statusStore().executorList(True)
+        listed = jvm.scala.jdk.javaapi.CollectionConverters.asJava(listed)
+        found = [(str(each.id()), str(each.hostPort()).rpartition(":")[0]) for each in listed]
+        executors = [each for each in found if each[0] != "driver"] or found
+        return sorted(executors, key=lambda each: (len(each[0]), each))
+
+    def _rdd(self, bin_: int, home: tuple[str, str]) -> RDD[Any]:
+        """One partition with the number of the bin, at home in an executor, to be worked on in the bin's own worker."""
+        if (bin_, home) not in self._rdds:
+            self._rdds[bin_, home] = self._made(bin_, home)
+        return self._rdds[bin_, home]
+
+    def _made(self, bin_: int, home: tuple[str, str]) -> RDD[Any]:
+        from pyspark import RDD
+        from pyspark.serializers import CPickleSerializer
+
+        context = self._context
+        jvm: Any = context._jvm
+        serializer: Any = CPickleSerializer()
+        # The form in which Spark's scheduler names a single executor.
+        place = jvm.java.util.ArrayList()
+        place.add(f"executor_{home[1]}_{home[0]}")
+        seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+        items = jvm.java.util.ArrayList()
+        items.add(jvm.scala.Tuple2(bytearray(serializer.dumps(bin_)), seq(place)))
+        tag = jvm.org.apache.spark.api.java.JavaSparkContext.fakeClassTag()
+        placed = context._jsc.sc().makeRDD(seq(items), tag).toJavaRDD()
+        rdd: RDD[Any] = RDD(placed, context, serializer).mapPartitions(_perform)
+        before = dict(context.environment)
+        context.environment[_VARIABLE] = str(bin_)
+        try:
+            _ = rdd._jrdd  # made now, while the environment names the bin
+        finally:
+            context.environment.clear()
+            context.environment.update(before)
+        return rdd

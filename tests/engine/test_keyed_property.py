@@ -1,0 +1,298 @@
+"""Any moves, turns on disk, shares and losses at any epoch: results of every key equal DuckDB's, each once.
+
+The operator and the tasks are the real ones; only the processes are dictionaries here, one per bin, so that a test can
+have hundreds of epochs, and can lose a process, an attempt or all of them when it likes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from world import assert_same
+
+from headrace.engine import keyed, keyed_task
+from headrace.engine.absorb import Absorbed
+from headrace.engine.checkpoint import Checkpoint
+from headrace.engine.chunks import APART, write_chunk
+from headrace.engine.flows import Moment
+from headrace.engine.sinks import FileSink
+from headrace.engine.storage import open_storage
+from headrace.language import bind_query, parse_schema
+from headrace.model import EpochDecision, Flush, Move, SinkSpec, Split, Stream
+from headrace.planning import plan_rows
+from headrace.policies import (
+    FluxSettings,
+    KeyedDecision,
+    KeyedState,
+    Moving,
+    Residence,
+    StreamClock,
+    advance_clock,
+)
+
+STREAM = Stream("r", parse_schema("ts TIMESTAMP, k INT, v INT"), "ts", lateness_us=50)
+SQL = "SELECT k, ts, v, SUM(v) AS a, MIN(v) AS b, COUNT(DISTINCT v) AS c FROM r [PARTITION BY k ROWS 4]"
+PLAN = plan_rows(bind_query("q", SQL, {"r": STREAM}))
+STORE = PLAN.stores[0]
+DUCK = """SELECT k, make_timestamptz(ts), v, sum(v) OVER w, min(v) OVER w, count(DISTINCT v) OVER w FROM rows
+          WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)"""
+
+
+class Processes:
+    """A process per bin, each with memory of its own; an attempt may be lost after it has done its work."""
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self.slots, self.rng, self.memories, self.lost = slots, rng, dict[int, dict[Any, Any]](), 0
+
+    def run(self, order: Callable[[int], Iterable[Any]], bins: int) -> list[Any]:
+        reports: list[Any] = []
+        for bin_ in range(bins):
+            for attempt in range(2):
+                if self.rng.random() < 0.1:
+                    self.memories.pop(bin_, None)
+                    self.lost += 1
+                keyed_task._held.clear()
+                keyed_task._held.update(self.memories.get(bin_, {}))
+                made = list(order(bin_))
+                self.memories[bin_] = dict(keyed_task._held)
+                if attempt or self.rng.random() > 0.1:
+                    reports += made
+                    break
+        return reports
+
+
+class Chaos:
+    """Decides at random, within the rules."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.moves, self.waits, self.splits = rng, 0, 0, 0
+
+    def __call__(self, state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
+        rng, owners = self.rng, list(state.owners)
+        known = {item.move.mini for item in state.moving}
+        moves = [
+            Move(mini, owners[mini], target, 1, "chance")
+            for mini in rng.sample(range(len(owners)), 2)
+            if mini not in known and (target := rng.randrange(bins)) != owners[mini]
+        ]
+        moving = [item for item in (*state.moving, *(Moving(move, 1) for move in moves)) if rng.random() < 0.5]
+        held = {item.move.mini for item in moving}
+        for move in (*(item.move for item in state.moving), *moves):
+            if move.mini not in held:
+                owners[move.mini] = move.target
+        spilled = tuple(m for m in range(len(owners)) if m not in held and rng.random() < 0.3)
+        turn = tuple(m for m in spilled if rng.random() < 0.5)
+        waits = held | (set(spilled) - set(turn))
+        mini = rng.randrange(len(owners))
+        helpers = (owners[mini], *(b for b in range(bins) if b != owners[mini]))
+        splits = (Split(mini, helpers, "chance"),) if len(helpers) > 1 and mini not in waits else ()
+        self.moves, self.waits, self.splits = (
+            self.moves + len(moves),
+            self.waits + len(waits),
+            self.splits + len(splits),
+        )
+        residence = (Residence(spilled, turn), *(Residence() for _ in range(bins - 1)))
+        return KeyedDecision(
+            tuple(owners), bins, tuple(moves), tuple(moving), tuple(sorted(waits)), residence, splits, reason="chance"
+        )
+
+
+class Io:
+    def delivers_to(self, sink: Any) -> bool:
+        return True
+
+
+class World:
+    """Epochs one after the other, as the engine makes them, over rows the test thinks up."""
+
+    def __init__(self, home: Path, processes: Processes, settings: FluxSettings) -> None:
+        self.home, self.processes, self.settings = home, processes, settings
+        self.sink = FileSink(SinkSpec("parquet"), open_storage(str(home / "out")))
+        self.checkpoint = Checkpoint(open_storage(str(home / "state")))
+        (home / "state" / "state").mkdir(parents=True)
+        (home / "out").mkdir()
+        self.epoch, self.clock, self.state = 0, StreamClock(), dict[str, Any]()
+        self.admitted: list[tuple[int, int | None, int | None]] = []
+        self.chunks: dict[str, Any] = {}
+        self.observed: list[dict[str, Any]] = []
+        self.decided: list[KeyedDecision] = []
+        self.start()
+
+    def start(self) -> None:
+        """A new engine: nothing but files and the manifest's state is left."""
+        io: Any = Io()
+        self.operator = keyed.KeyedOperator(None, self.checkpoint, io, self.processes, {}, self.settings)  # type: ignore[arg-type]
+
+    def run(self, rows: list[tuple[int, int | None, int | None]], flush: bool = False) -> None:
+        decided = self.operator.decide({"q": PLAN}, self.state, self.epoch)
+        self.decided.append(KeyedDecision.from_json(decided["q"]))
+        decision = EpochDecision(
+            self.epoch, self.epoch, 0, 0, ("q",), flush=Flush("end") if flush else None, flows=decided
+        )
+        cut = self.operator.cuts({"q": PLAN}, decided)[STORE.id]
+        assert cut.apart
+        watermark = self.clock.watermark_us
+        rows = [row for row in rows if watermark is None or row[0] >= watermark]
+        self.admitted += rows
+        before = self.clock
+        if rows:
+            times = [row[0] for row in rows]
+            self.clock = advance_clock(self.clock, STREAM, (min(times), max(times)), 0)
+        if flush and self.clock.last_us is not None:
+            end = self.operator.ends(PLAN, "r", self.clock.last_us)
+            self.clock = StreamClock(self.clock.first_us, self.clock.last_us, end, 0)
+        absorbed = self.absorb(rows, cut.slices)
+        moment = Moment(decision, False, {"q": PLAN}, {"q": self.sink}, tuple(self.chunks.values()), absorbed,
+                        {"r": before}, {"r": self.clock}, self.state)  # fmt: skip
+        stepped = self.operator.step(moment)
+        assert not stepped.failed, stepped.failed
+        there = {**self.chunks, **{c.name: c for c in (*absorbed.chunks, *stepped.chunks)}}
+        self.chunks = {name: chunk for name, chunk in there.items() if name not in stepped.replaced}
+        for name in there.keys() - self.chunks.keys():
+            (self.home / "state" / "state" / name).unlink()
+        self.state = stepped.state
+        self.observed.append(stepped.observed["q"])
+        self.epoch += 1
+
+    def absorb(self, rows: list[tuple[int, int | None, int | None]], slices: int) -> Absorbed:
+        """Rows as two tasks of an epoch leave them: cut by the hash of their key."""
+        chunks, counts = [], dict[tuple[str, int], int]()
+        for half in (rows[::2], rows[1::2]):
+            by_mini: dict[int, list[tuple[int, int | None, int | None]]] = {}
+            for row in half:
+                by_mini.setdefault(row[1] * 7 % slices if row[1] is not None else 0, []).append(row)
+            parts = []
+            for mini, some in by_mini.items():
+                frame = pl.DataFrame(
+                    {"p": [t for t, _, _ in some], "c0": [k for _, k, _ in some],
+                     "c1": pl.Series([t for t, _, _ in some]).cast(pl.Datetime("us", "UTC")),
+                     "c2": [v for _, _, v in some]},
+                    schema={"p": pl.Int64, "c0": pl.Int32, "c1": pl.Datetime("us", "UTC"), "c2": pl.Int32},
+                )  # fmt: skip
+                parts.append((STORE.id, 1, mini, frame))
+                counts[STORE.id, mini] = counts.get((STORE.id, mini), 0) + len(some)
+            chunk = write_chunk(str(self.home / "state" / "state"), self.epoch, APART, parts)
+            chunks += [chunk] if chunk is not None else []
+        return Absorbed(tuple(chunks), slices=counts)
+
+    def results(self) -> list[tuple[Any, ...]]:
+        files = sorted((self.home / "out").glob("*.parquet"))
+        return [tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()]
+
+    def check(self) -> None:
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        table = pa.table(
+            {name: [row[i] for row in self.admitted] for i, name in enumerate(("ts", "k", "v"))},
+            schema=pa.schema([("ts", pa.int64()), ("k", pa.int32()), ("v", pa.int32())]),
+        )
+        connection.register("rows", table)
+        assert_same(self.results(), connection.execute(DUCK).fetchall())
+
+
+def some_rows(rng: random.Random, epoch: int, count: int, hot: float = 0.5) -> list[tuple[int, int | None, int | None]]:
+    """Rows in disorder, some late, some without key or value; times are never the same."""
+    made = []
+    for i in range(count):
+        key = 1 if rng.random() < hot else rng.choice([None, *range(12)])
+        base = epoch * 100_000 + rng.randrange(80) * 1000 - (rng.randrange(90_000) if rng.random() < 0.2 else 0)
+        made.append((base + i, key, rng.choice([None, *range(-5, 6)])))
+    return list({row[0]: row for row in made}.values())
+
+
+def test_columns_of_the_store_are_those_the_test_writes() -> None:
+    assert [(c.name, str(c.type)) for c in STORE.columns] == [("c0", "INT"), ("c1", "TIMESTAMP"), ("c2", "INT")]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6), bins=st.integers(1, 3), shot=st.booleans())
+def test_whatever_is_decided_and_lost_results_are_the_same(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, bins: int, shot: bool
+) -> None:
+    rng = random.Random(seed)
+    chaos, processes = Chaos(rng), Processes(bins, rng)
+    world = World(tmp_path_factory.mktemp("world"), processes, FluxSettings(minis_per_bin=3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed, "decide_keyed", chaos)
+        patch.setattr(keyed, "SNAPSHOT_EPOCHS", rng.choice([1, 2, 5, 100]))
+        for epoch in range(12):
+            world.run(some_rows(rng, epoch, rng.choice([0, 1, 10, 60])))
+            if rng.random() < 0.15:
+                world.start()
+            if shot and rng.random() < 0.15:
+                processes.memories.clear()
+            on_disk = {path.name for path in (world.home / "state" / "state").iterdir()}
+            assert world.chunks.keys() <= on_disk
+        world.run([], flush=True)
+    world.check()
+    assert chaos.waits > 0 or bins == 1
+
+
+def test_without_moves_nothing_is_read_and_a_move_reads_what_moves(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    quiet = random.Random(0)
+    quiet.random = lambda: 1.0  # type: ignore[method-assign]
+    world = World(tmp_path, Processes(2, quiet), FluxSettings(minis_per_bin=8))
+    for epoch in range(6):
+        world.run(some_rows(rng, epoch, 80))
+    assert [each["loaded_bytes"] for each in world.observed] == [0] * 6
+    state = KeyedState.from_json(world.state["q"])
+    mini = max(range(16), key=lambda m: state.state_bytes[m])
+    owner = state.owners[mini]
+
+    def move(state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
+        owners = tuple(1 - owner if m == mini else o for m, o in enumerate(state.owners))
+        moved = Move(mini, owner, 1 - owner, state.state_bytes[mini], "the test says so")
+        return KeyedDecision(owners, bins, (moved,), residence=(Residence(),) * bins)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed, "decide_keyed", move)
+        world.run(some_rows(rng, 6, 80))
+    assert world.observed[-1]["loaded"] == [mini]
+    assert world.observed[-1]["loaded_bytes"] > 0
+    world.run(some_rows(rng, 7, 80))
+    assert world.observed[-1]["loaded_bytes"] == 0
+    world.run([], flush=True)
+    world.check()
+
+
+def test_state_is_bounded_by_keys_and_not_by_time(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    quiet = random.Random(0)
+    quiet.random = lambda: 1.0  # type: ignore[method-assign]
+    world = World(tmp_path, Processes(2, quiet), FluxSettings(minis_per_bin=4))
+    sizes = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed, "SNAPSHOT_EPOCHS", 8)
+        for epoch in range(60):
+            world.run(some_rows(rng, epoch, 40))
+            sizes.append((len(world.chunks), sum(c.bytes for c in world.chunks.values())))
+    assert max(count for count, _ in sizes[30:]) <= max(count for count, _ in sizes[:30])
+    assert max(size for _, size in sizes[30:]) < 1.3 * max(size for _, size in sizes[:30])
+    world.run([], flush=True)
+    world.check()
+
+
+def test_memory_that_is_short_sends_the_coldest_to_disk_and_every_row_gets_its_result(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    quiet = random.Random(0)
+    quiet.random = lambda: 1.0  # type: ignore[method-assign]
+    world = World(tmp_path, Processes(2, quiet), FluxSettings(minis_per_bin=8))
+    world.operator._memory_bytes = 600
+    for epoch in range(20):
+        world.run(some_rows(rng, epoch, 60))
+    spilled = [sum(len(each.spilled) for each in decision.residence) for decision in world.decided]
+    assert max(spilled) > 0
+    assert any(decision.waits for decision in world.decided)
+    world.run([], flush=True)
+    world.check()
