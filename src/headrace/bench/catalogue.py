@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headrace.bench.flux import bench_flux
 from headrace.bench.ingest import bench_ingest
 from headrace.bench.join import bench_join
 from headrace.bench.sharing import bench_policies, bench_sharing
@@ -12,6 +13,7 @@ from headrace.bench.sharing import bench_policies, bench_sharing
 __all__ = ["BENCHES"]
 
 BENCHES: dict[str, Callable[[bool, Callable[[str], Any]], dict[str, Any]]] = {
+    "flux": bench_flux,
     "ingest": bench_ingest,
     "join": bench_join,
     "sharing": bench_sharing,

@@ -17,7 +17,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     except ModuleNotFoundError:
         raise SpecError("pictures need matplotlib: pip install 'headrace[plot]'") from None
     matplotlib.use("Agg")
-    pictures = {"sharing --policies": _policies, "join": _swapped}
+    pictures = {"sharing --policies": _policies, "join": _swapped, "flux": _flux}
     if result["bench"] not in pictures:
         raise SpecError(f"bench '{result['bench']}' has no picture; those that have: {', '.join(pictures)}")
     figure = pictures[result["bench"]](result["measures"])
@@ -66,4 +66,23 @@ def _swapped(measures: dict[str, Any]) -> Any:
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _flux(measures: dict[str, Any]) -> Any:
+    """Rows per second of every epoch, with moves and without, for each kind of trouble."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 3.2))
+    troubles = {"skew": "80 % of rows to 20 % of keys", "slow": "one executor at 40 %", "memory": "one memory halved"}
+    for axes, (trouble, title) in zip(figure.subplots(1, 3, sharey=True), troubles.items(), strict=True):
+        for side, colour in (("static", "#b0643c"), ("flux", "#3d6f99")):
+            axes.plot(measures[f"{trouble}_{side}"]["rows_per_s"], label=side, color=colour)
+        axes.axvline(measures["trouble_at_epoch"], color="#999999", linestyle=":")
+        axes.set_title(title)
+        axes.set_xlabel("epoch")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("rows per second")
+    figure.axes[0].set_ylim(bottom=0)
+    figure.axes[0].legend()
     return figure

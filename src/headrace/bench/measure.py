@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Say", "batch_seconds", "machine", "peak_bytes", "result"]
+__all__ = ["Say", "batch_seconds", "descendants", "machine", "peak_bytes", "result"]
 
 Say = Callable[[str], Any]
 
@@ -40,11 +40,12 @@ def peak_bytes() -> dict[str, int]:
 
     return {
         "driver": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "processes": sum(_resident(pid) for pid in _descendants(os.getpid())),
+        "processes": sum(_resident(pid) for pid in descendants(os.getpid())),
     }
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """All processes under a process."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -53,7 +54,7 @@ def _descendants(pid: int) -> list[int]:
             continue
         if int(fields[1]) == pid:
             child = int(path.parent.name)
-            found += [child, *_descendants(child)]
+            found += [child, *descendants(child)]
     return found
 
 

@@ -45,19 +45,29 @@ from headrace.policies import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BinJobs", "KeyedOperator", "flux_settings"]
+__all__ = ["BinJobs", "KeyedOperator", "flux_settings", "memory_of_bins"]
 
 # Settings by hand: moves (auto, off), budget and memory (bytes), buffer (rows), minis (per bin), ahead (rounds).
 SETTINGS = "spark.headrace.flux."
-# A bin writes a snapshot when the rows since the last one are as many bytes as its state, or after so many epochs.
+# A mini-partition is written anew after at most so many epochs.
 SNAPSHOT_EPOCHS = 32
-# Less than this is read again in no time.
+# A log that is shorter than this is read again in no time.
 SNAPSHOT_BYTES = 1 << 20
 _NEVER, _EVER = -(2**62), 2**62
 
 
-def flux_settings(spark: SparkSession) -> tuple[FluxSettings, int | None]:
-    """What `spark.headrace.flux.*` says, and the bytes of state a bin may have in memory; SpecError for nonsense."""
+def memory_of_bins(spark: SparkSession) -> tuple[int, ...]:
+    """Bytes of state that bins may have in memory, one number for all or one for each; none: what there is."""
+    text = spark.conf.get(f"{SETTINGS}memory", None)
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError as exc:
+        raise SpecError(f"{SETTINGS}memory is '{text}'; write bytes, one number or one for each bin") from exc
+
+
+def flux_settings(spark: SparkSession) -> FluxSettings:
+    """What `spark.headrace.flux.*` says; SpecError if that makes no sense."""
+    memory_of_bins(spark)
     known = ("ahead", "budget", "buffer", "memory", "minis", "moves")
     unknown = [
         name
@@ -72,14 +82,13 @@ def flux_settings(spark: SparkSession) -> tuple[FluxSettings, int | None]:
         raise SpecError(f"{SETTINGS}moves is '{given['moves']}'; it can be auto, off")
     default = FluxSettings()
     try:
-        settings = FluxSettings(
+        return FluxSettings(
             given.get("moves", "auto") == "auto",
             int(given.get("budget", default.budget_bytes)),
             int(given.get("buffer", default.buffer_rows)),
             int(given.get("ahead", default.ahead)),
             int(given.get("minis", default.minis_per_bin)),
         )
-        return settings, int(given["memory"]) if "memory" in given else None
     except ValueError as exc:
         raise SpecError(f"{SETTINGS}*: {exc}") from exc
 
@@ -146,7 +155,7 @@ class KeyedOperator:
         jobs: BinJobs,
         functions: Mapping[str, Callable[..., Any]],
         settings: FluxSettings,
-        memory_bytes: int | None = None,
+        memory_bytes: Callable[[], tuple[int, ...]] = tuple,
         probe: Callable[[str], None] = lambda point: None,
     ) -> None:
         self._spark, self._checkpoint, self._io, self._jobs, self._functions = spark, checkpoint, io, jobs, functions
@@ -206,7 +215,7 @@ class KeyedOperator:
         states = {name: self._state(moment.state.get(name), decisions[name].bins) for name in names}
         works = {name: self._work(name, moment, states[name], decisions[name]) for name in names}
         task = KeyedTask(
-            self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()), self._memory_bytes
+            self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()), self._memory_bytes()
         )
         began = time.monotonic()
         reports: list[BinReport] = blamed(lambda: self._jobs.run(task, bins))
@@ -282,8 +291,7 @@ class KeyedOperator:
             {bin_: tuple(each) for bin_, each in works.items()},
             query.token,
             uuid.uuid4().hex,
-            self._snapshots(query, state, decision, moment.decision.epoch),
-            frozenset(mini for each in decision.residence for mini in each.turn),
+            self._saves(query, state, decision, moment.decision.epoch),
             {bin_: tuple(each) for bin_, each in ships.items()},
             self._settings.budget_bytes,
             direct,
@@ -295,12 +303,22 @@ class KeyedOperator:
     def _staging(self, moment: Moment) -> str:
         return f"{self._checkpoint.state_folder}/_keyed-{moment.decision.epoch}"
 
-    def _snapshots(self, query: _Query, state: KeyedState, decision: KeyedDecision, epoch: int) -> frozenset[int]:
-        """The bins that write a snapshot: all once the log is as long as the state, each in its turn otherwise."""
+    def _saves(self, query: _Query, state: KeyedState, decision: KeyedDecision, epoch: int) -> frozenset[int]:
+        """The mini-partitions of which a snapshot is written.
+
+        All of them when the log is as long as the state; else each in its turn, so that no epoch has to write many; and
+        those that had a turn in memory and go back to disk.
+        """
+        turned = frozenset(mini for each in decision.residence for mini in each.turn)
         if query.log_bytes > max(SNAPSHOT_BYTES, 2 * sum(state.state_bytes)):
             query.log_bytes = 0
-            return frozenset(range(decision.bins))
-        return frozenset(b for b in range(decision.bins) if (epoch + b) % SNAPSHOT_EPOCHS == SNAPSHOT_EPOCHS - 1)
+            return frozenset(range(len(decision.owners)))
+        return turned | {
+            mini
+            for mini, base in enumerate(state.bases)
+            if epoch - base >= SNAPSHOT_EPOCHS
+            or (2 * (epoch - base) >= SNAPSHOT_EPOCHS and (epoch + mini) % SNAPSHOT_EPOCHS == 0)
+        }
 
     def _deliver(self, name: str, moment: Moment, work: KeyedWork, worked: Sequence[Worked], stepped: Stepped) -> None:
         """Gives an epoch's results to the query's sink, or says why there are none."""

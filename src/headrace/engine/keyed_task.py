@@ -200,8 +200,7 @@ class KeyedWork:
     bins: Mapping[int, tuple[MiniWork, ...]]
     before: str | None  # the token of the state to go on from
     after: str
-    snapshots: frozenset[int]  # bins that write one
-    leaving: frozenset[int]  # mini-partitions that had their turn and go back to disk
+    saves: frozenset[int]  # mini-partitions of which a snapshot is written
     ships: Mapping[int, tuple[MiniWork, ...]]  # what a bin reads ahead of a move that takes more than an epoch
     ship_bytes: int
     direct: bool  # results go straight into the sink's staging folder
@@ -264,12 +263,14 @@ class KeyedTask:
     folder: str
     epoch: int
     works: tuple[KeyedWork, ...]
-    memory_bytes: int | None = None
+    memory_bytes: tuple[int, ...] = ()  # for all bins, or for each; empty: what there is
 
     def __call__(self, bin_: int) -> Iterator[BinReport]:
         worked = tuple(self._work(number, work, bin_) for number, work in enumerate(self.works))
         held = sum(size for each in worked for _, size in each.state)
-        memory = _memory_bytes(held) if self.memory_bytes is None else min(self.memory_bytes, _memory_bytes(held))
+        memory = _memory_bytes(held)
+        if self.memory_bytes:
+            memory = min(memory, self.memory_bytes[bin_ % len(self.memory_bytes)])
         yield BinReport(bin_, memory, f"{socket.gethostname()}:{os.getpid()}", worked)
 
     def _work(self, number: int, work: KeyedWork, bin_: int) -> Worked:
@@ -310,7 +311,7 @@ class KeyedTask:
         rows = pl.concat(fresh) if fresh else kernel.no_rows()
         turned = kernel.turn(Turn(state, rows, minis, work.final_us))
         own = frozenset(mini for mini, each in minis.items() if each.share[0] == 0)
-        saved = own if bin_ in work.snapshots else (turned.touched | work.leaving) & own
+        saved = (turned.touched | work.saves) & own
         snapshot = None
         if saved:
             made = ((f"{work.store}{name}", 1, mini, frame) for name, mini, frame in kernel.parts(turned.state, saved))

@@ -98,7 +98,7 @@ class PinnedJobs:
         seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
         items = jvm.java.util.ArrayList()
         items.add(jvm.scala.Tuple2(bytearray(serializer.dumps(bin_)), seq(place)))
-        tag = jvm.org.apache.spark.api.java.JavaSparkContext.fakeClassTag()
+        tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
         placed = context._jsc.sc().makeRDD(seq(items), tag).toJavaRDD()
         rdd: RDD[Any] = RDD(placed, context, serializer).mapPartitions(_perform)
         before = dict(context.environment)

@@ -15,7 +15,7 @@ from headrace.engine.epoch import Epochs
 from headrace.engine.hooks import Hooks
 from headrace.engine.join import JoinOperator
 from headrace.engine.judge import columns_in_use, judge
-from headrace.engine.keyed import KeyedOperator, flux_settings
+from headrace.engine.keyed import KeyedOperator, flux_settings, memory_of_bins
 from headrace.engine.pinned import PinnedJobs
 from headrace.engine.session import tune
 from headrace.engine.ship import prepare_executors
@@ -352,7 +352,16 @@ def start(
             for name, plan in plans.items()
         }
         trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
-        keyed = KeyedOperator(spark, point, io, PinnedJobs(spark.sparkContext), steps or {}, *flux, hooks.probe)
+        keyed = KeyedOperator(
+            spark,
+            point,
+            io,
+            PinnedJobs(spark.sparkContext),
+            steps or {},
+            flux,
+            lambda: memory_of_bins(spark),
+            hooks.probe,
+        )
         keyed.check(workload.flows, manifest.flows)
         operators = (_joins(pipeline, spark, io, point, hooks), keyed)
         epochs = Epochs(

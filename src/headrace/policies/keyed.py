@@ -82,6 +82,7 @@ class KeyedState:
     round_moves: tuple[Move, ...] = ()  # of the round whose moves are under way
     moves_s: float = 0.0
     history: tuple[tuple[int, Move], ...] = ()
+    moves: int = 0  # so far
     moved_bytes: int = 0
     schema: str = ""  # of state that a function keeps, with its version
     version: int = 0
@@ -110,6 +111,7 @@ class KeyedState:
             round_moves=tuple(Move(**m) for m in value["round_moves"]),
             moves_s=value["moves_s"],
             history=tuple((epoch, Move(**move)) for epoch, move in value["history"]),
+            moves=value["moves"],
             moved_bytes=value["moved_bytes"],
             schema=value["schema"],
             version=value["version"],
@@ -317,6 +319,7 @@ def account(state: KeyedState, decision: KeyedDecision, measured: Measured, epoc
         round_moves=() if done else round_moves,
         moves_s=0.0 if done or not round_moves else moves_s,
         history=(*state.history, *((epoch, move) for move in ended))[-SHOWN:],
+        moves=state.moves + len(ended),
         moved_bytes=state.moved_bytes + sum(move.state_bytes for move in ended),
         reason=decision.reason,
     )

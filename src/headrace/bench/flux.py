@@ -1,0 +1,272 @@
+"""Keyed state that moves, against state that stays where it was hashed, and against Spark's own state."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import headrace as hr
+from headrace.bench.cluster import LocalCluster, SlowedDown, executor_of
+from headrace.bench.measure import Say, peak_bytes, result
+from headrace.engine import Hooks, Manifest, build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["bench_flux"]
+
+SCHEMA = "ts TIMESTAMP, k INT, v DOUBLE"
+START_US = 1_704_067_200_000_000
+# A median over 500 rows is a few microseconds of real work for each row, as in the paper.
+LAST = 500
+SQL = f"SELECT k, ts, MEDIAN(v) AS m FROM r [PARTITION BY k ROWS {LAST}]"
+EXECUTORS, MINIS, KEYS, FILES = 2, 64, 200, 8
+TROUBLES = ("skew", "slow", "memory")
+# The share of the time in which the slowed executor runs.
+SPEED = 0.4
+# Epochs in which everything is compiled and state grows; then some without trouble, then trouble begins.
+WARM, CALM = 3, 5
+
+
+@dataclass
+class _Side:
+    """What a run did: rows per second of every epoch, and what its keyed operator observed."""
+
+    rates: list[float] = field(default_factory=list)
+    observed: list[dict[str, Any]] = field(default_factory=list)
+    moves: int = 0
+    moved_bytes: int = 0
+
+    @property
+    def calm(self) -> float:
+        """Rows per second before trouble began."""
+        return statistics.median(self.rates[WARM : WARM + CALM])
+
+    @property
+    def steady(self) -> float:
+        """Rows per second in the last third of the epochs with trouble."""
+        troubled = self.rates[WARM + CALM :]
+        return statistics.median(troubled[-max(3, len(troubled) // 3) :])
+
+    def recovered_s(self) -> float | None:
+        """Seconds of trouble until an epoch first runs at nine tenths of the steady rate; None: it never does."""
+        passed = 0.0
+        for number, rate in enumerate(self.rates[WARM + CALM :], WARM + CALM):
+            if number > WARM + CALM and rate >= 0.9 * self.steady:
+                return round(passed, 2)
+            passed += self.observed[number]["epoch_s"]
+        return None
+
+
+def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
+    """A median over the last 500 rows of 200 keys, on two executors of one core each, a real cluster. Ratios:
+
+    - `skew_vs_static`: rows per second with moves over without, when 80 % of the rows come to have 20 % of the keys,
+      which all hash to the first bin; `skew_vs_ideal`: over the rate before, when keys were even.
+    - `slow_vs_static`: the same when one executor comes to run 40 % of the time; `slow_vs_ideal`: over 1.4 / 2 of the
+      rate before, the sum of what both can do.
+    - `memory_vs_static`: the same when the memory of one bin is halved, so that its state does not fit any more.
+    - `vs_spark_state`: rows per second with moves over `applyInPandasWithState` doing the same, both with skew.
+
+    `correct` compares the results of some keys with DuckDB's, and counts those of all.
+    """
+    epochs, rows = (WARM + CALM + 12, 40_000) if quick else (WARM + CALM + 24, 80_000)
+    sides: dict[str, _Side] = {}
+    correct = True
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        home = Path(folder)
+        with LocalCluster(home / "cluster", EXECUTORS) as cluster:
+            conf = {
+                "spark.executor.memory": "768m",
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.headrace.flux.minis": str(MINIS),
+            }
+            spark = build_session("bench flux", cluster.url, conf)
+            try:
+                keys = _Keys.found(spark)
+                say(f"writing {2 * epochs * rows:,} rows")
+                _write(home / "even", keys, epochs, rows, None)
+                _write(home / "skewed", keys, epochs, rows, WARM + CALM)
+                for trouble in TROUBLES:
+                    source = home / ("skewed" if trouble == "skew" else "even")
+                    for moves in ("off", "auto"):
+                        name = f"{trouble}_{'flux' if moves == 'auto' else 'static'}"
+                        sides[name] = side = _run(spark, source, home / name, moves, trouble)
+                        same = _same(source, home / name / "out", keys)
+                        correct &= same
+                        say(
+                            f"{name}: {side.calm:,.0f} rows/s, with trouble {side.steady:,.0f} in the end, "
+                            f"{side.moves} moves, results {'equal DuckDB' if same else 'DIFFER from DuckDB'}"
+                        )
+                plain = _spark_state(spark, home / "skewed", home / "plain", epochs)
+                say(f"applyInPandasWithState, skewed: {plain:,.0f} rows/s")
+            finally:
+                spark.stop()
+    ideal = {"skew": sides["skew_flux"].calm, "slow": sides["slow_flux"].calm * (1 + SPEED) / 2}
+    ratios = {
+        **{f"{t}_vs_static": sides[f"{t}_flux"].steady / sides[f"{t}_static"].steady for t in TROUBLES},
+        **{f"{t}_vs_ideal": sides[f"{t}_flux"].steady / ideal[t] for t in ideal},
+        "vs_spark_state": sides["skew_flux"].steady / plain,
+    }
+    measures: dict[str, Any] = {
+        name: {
+            "rows_per_s": [round(rate) for rate in side.rates],
+            "calm_rows_per_s": round(side.calm),
+            "steady_rows_per_s": round(side.steady),
+            "recovered_s": side.recovered_s(),
+            "moves": side.moves,
+            "moved_bytes": side.moved_bytes,
+            "loaded_bytes": [each["loaded_bytes"] for each in side.observed],
+            "waiting": [each["waiting"] for each in side.observed],
+            "longest_epoch_s": max(each["epoch_s"] for each in side.observed[WARM:]),
+        }
+        for name, side in sides.items()
+    }
+    measures |= {"trouble_at_epoch": WARM + CALM, "spark_state_rows_per_s": round(plain), "peak_bytes": peak_bytes()}
+    return result("flux", correct, ratios, measures)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Even keys, and hot ones: those of the first bin."""
+
+    every: tuple[int, ...]
+    hot: tuple[int, ...]
+
+    @classmethod
+    def found(cls, spark: SparkSession) -> _Keys:
+        """Keys whose mini-partition is known before anything runs: Spark's hash says which it is."""
+        hashes = [row.h for row in spark.sql(f"SELECT xxhash64(CAST(id AS INT)) AS h FROM range({KEYS})").collect()]
+        minis = (pl.Series(hashes, dtype=pl.Int64) % (EXECUTORS * MINIS)).to_list()
+        # At first mini-partitions go round the bins.
+        first = [key for key, mini in enumerate(minis) if mini % EXECUTORS == 0]
+        return cls(tuple(range(KEYS)), tuple(first[: KEYS // 5]))
+
+
+def _write(folder: Path, keys: _Keys, epochs: int, rows: int, skewed_from: int | None) -> None:
+    """Files of rows in the order of their time; from some epoch on 80 % of them are of the hot keys."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(17)
+    every, hot = np.array(keys.every, np.int32), np.array(keys.hot, np.int32)
+    for number in range(epochs * FILES):
+        n = rows // FILES
+        skewed = skewed_from is not None and number // FILES >= skewed_from
+        chosen = rng.choice(every, n)
+        if skewed:
+            chosen = np.where(rng.random(n) < 0.8, rng.choice(hot, n), chosen).astype(np.int32)
+        ts = START_US + (number * n + np.arange(n)) * 10
+        table = pa.table(
+            {
+                "ts": pa.array(ts, pa.timestamp("us", "UTC")),
+                "k": pa.array(chosen),
+                "v": pa.array(rng.normal(100, 20, n)),
+            }
+        )
+        path = folder / f"{number:05d}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str) -> _Side:
+    side, slowed = _Side(), list[SlowedDown]()
+    spark.conf.set("spark.headrace.flux.moves", moves)
+    ended = [time.monotonic()]
+
+    def note(manifest: Manifest) -> None:
+        now = time.monotonic()
+        seen = {**manifest.observed["flows"]["q"], "epoch_s": now - ended[0]}
+        rows = sum(manifest.observed["rows"].values())
+        if rows:
+            side.rates.append(rows / (now - ended[0]))
+            side.observed.append(seen)
+        state = manifest.flows["q"]
+        side.moves, side.moved_bytes = state["moves"], state["moved_bytes"]
+        if manifest.epoch == WARM + CALM - 1:
+            if trouble == "slow":
+                slowed.append(SlowedDown(executor_of(int(seen["places"][0].rpartition(":")[2])), SPEED))
+            if trouble == "memory":
+                # Until now there was room for half as much again; now the first bin has half of that.
+                room = 1.5 * sum(state["state_bytes"]) / EXECUTORS / 0.8
+                spark.conf.set("spark.headrace.flux.memory", f"{room / 2:.0f},{room * 2:.0f}")
+        ended[0] = time.monotonic()
+
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES).parquet(str(source))
+    pipe = hr.Pipeline("flux").stream("r", rows, time="ts")
+    pipe.query("q", SQL, sink=hr.parquet(str(home / "out")))
+    try:
+        pipe.start(spark, str(home / "state"), once=True, flush=True, hooks=Hooks(on_epoch=note)).await_termination()
+    finally:
+        for each in slowed:
+            each.end()
+        spark.conf.unset("spark.headrace.flux.memory")
+        spark.conf.unset("spark.headrace.flux.moves")
+    return side
+
+
+def _same(source: Path, out: Path, keys: _Keys) -> bool:
+    """Whether every row has one result, and those of some keys equal DuckDB's."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"CREATE VIEW rows AS SELECT * FROM read_parquet('{source}/*.parquet')")
+    connection.execute(f"CREATE VIEW ours AS SELECT * FROM read_parquet('{out}/*.parquet')")
+    counts = [connection.execute(f"SELECT count(*) FROM {name}").fetchall() for name in ("rows", "ours")]
+    some = ", ".join(str(key) for key in (*keys.hot[:2], *keys.every[-2:]))
+    over = f"(PARTITION BY k ORDER BY ts ROWS BETWEEN {LAST - 1} PRECEDING AND CURRENT ROW)"
+    theirs = f"SELECT k, ts, round(median(v) OVER {over}, 9) FROM rows WHERE k IN ({some})"
+    ours = f"SELECT k, ts, round(m, 9) FROM ours WHERE k IN ({some})"
+    missing = connection.execute(f"SELECT count(*) FROM ({theirs} EXCEPT ALL {ours})").fetchall()
+    return counts[0] == counts[1] and missing == [(0,)]
+
+
+def _spark_state(spark: SparkSession, source: Path, out: Path, epochs: int) -> float:
+    """Rows per second of Spark's own keyed state over the same rows, once it is warm."""
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES).parquet(str(source))
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", str(EXECUTORS))
+    kept = rows.groupBy("k").applyInPandasWithState(
+        _medians(LAST), "k INT, ts TIMESTAMP, m DOUBLE", "values ARRAY<DOUBLE>", "append", "NoTimeout"
+    )
+    writer = kept.writeStream.format("parquet").option("checkpointLocation", str(out / "state"))
+    query = writer.trigger(availableNow=True).start(str(out / "results"))
+    query.awaitTermination()
+    spark.conf.set("spark.sql.shuffle.partitions", str(before))
+    progress = [p for p in query.recentProgress if p.numInputRows]
+    steady = progress[-max(3, (epochs - WARM - CALM) // 3) :]
+    return sum(p.numInputRows for p in steady) / (sum(p.durationMs["triggerExecution"] for p in steady) / 1000)
+
+
+def _medians(last: int) -> Callable[[Any, Any, Any], Iterator[Any]]:
+    """The function a user of Spark would write: the last values are the state, medians are computed at once."""
+
+    def step(key: Any, frames: Any, state: Any) -> Iterator[Any]:
+        import numpy as np
+        import pandas as pd
+
+        rows = pd.concat(list(frames)).sort_values("ts")
+        held = np.array(state.get[0] if state.exists else [], dtype=float)
+        values = np.concatenate([held, rows["v"].to_numpy()])
+        padded = np.concatenate([np.full(last - 1, np.nan), values])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, last)[len(held) :]
+        medians = np.empty(len(windows))
+        for first in range(0, len(windows), 2000):
+            some = np.sort(windows[first : first + 2000], axis=1)
+            n = (~np.isnan(some)).sum(axis=1)
+            each = np.arange(len(some))
+            medians[first : first + 2000] = (some[each, (n - 1) // 2] + some[each, n // 2]) / 2
+        state.update((values[-(last - 1) :].tolist(),))
+        yield pd.DataFrame({"k": key[0], "ts": rows["ts"].to_numpy(), "m": medians})
+
+    return step
