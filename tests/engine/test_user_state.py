@@ -151,7 +151,7 @@ def test_an_older_state_is_migrated() -> None:
     ],
 )
 def test_another_state_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
-    known = replace(begin(1, FluxSettings()), version=1, schema="k STRING, n BIGINT, s BIGINT")
+    known = replace(begin(1, 64), version=1, schema="k STRING, n BIGINT, s BIGINT")
     operator().check({"q": planned()}, {"q": known.to_json()})
     with pytest.raises(StateError, match=f"query 'q' .*{message}"):
         operator().check({"q": planned(**changes)}, {"q": known.to_json()})

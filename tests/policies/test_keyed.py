@@ -27,7 +27,7 @@ LONG_AGO = Collected(10.0, (10.0, 2.0), (40, 10, 30, 5, 20, 3, 10, 2))
 
 def state(**changes: object) -> KeyedState:
     """Two bins of four mini-partitions each, 10 bytes in each of them."""
-    return replace(begin(2, SETTINGS), state_bytes=(10,) * 8, **changes)  # type: ignore[arg-type]
+    return replace(begin(2, 8), state_bytes=(10,) * 8, **changes)  # type: ignore[arg-type]
 
 
 def measured(busy_s: tuple[float, ...] = (1.0, 1.0), rows: tuple[int, ...] = (1,) * 8, **changes: object) -> Measured:
@@ -36,7 +36,7 @@ def measured(busy_s: tuple[float, ...] = (1.0, 1.0), rows: tuple[int, ...] = (1,
 
 
 def test_mini_partitions_are_spread_evenly_at_first():
-    found = begin(3, SETTINGS)
+    found = begin(3, 12)
     assert [found.owners.count(b) for b in range(3)] == [4, 4, 4]
 
 
@@ -156,7 +156,7 @@ def test_what_is_measured_while_state_moves_does_not_count():
 
 def play(epochs: int, settings: FluxSettings, loads: list[tuple[int, ...]], period: int) -> tuple[KeyedState, float]:
     """Epochs of a world in which a bin takes a second for 100 rows; the state afterwards, and rows per second."""
-    now, rows_in, seconds = begin(2, settings), 0, 0.0
+    now, rows_in, seconds = begin(2, 8), 0, 0.0
     for epoch in range(epochs):
         decision = decide_keyed(now, 2, settings, merges=False)
         rows = loads[epoch // period % len(loads)]

@@ -189,9 +189,10 @@ class KeyedOperator:
 
     def decide(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], epoch: int) -> dict[str, Any]:
         bins = self._jobs.slots
+        minis = bins * self._settings.minis_per_bin
         return {
             name: decide_keyed(
-                self._state(state.get(name), bins), bins, self._settings, self._query(name, plan).merges
+                self._state(state.get(name), bins, minis), bins, self._settings, self._query(name, plan).merges
             ).to_json()
             for name, plan in flows.items()
         }
@@ -212,7 +213,7 @@ class KeyedOperator:
         if moment.flush:
             decisions = {name: _all_at_once(decision) for name, decision in decisions.items()}
         bins = max(decision.bins for decision in decisions.values())
-        states = {name: self._state(moment.state.get(name), decisions[name].bins) for name in names}
+        states = {name: self._state(moment.state.get(name), d.bins, len(d.owners)) for name, d in decisions.items()}
         works = {name: self._work(name, moment, states[name], decisions[name]) for name in names}
         task = KeyedTask(
             self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()), self._memory_bytes()
@@ -232,8 +233,8 @@ class KeyedOperator:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _state(self, value: Any, bins: int) -> KeyedState:
-        return begin(bins, self._settings) if value is None else KeyedState.from_json(value)
+    def _state(self, value: Any, bins: int, minis: int) -> KeyedState:
+        return begin(bins, minis) if value is None else KeyedState.from_json(value)
 
     def _query(self, name: str, plan: FlowPlan) -> _Query:
         assert isinstance(plan, RowsPlan | StepPlan)

@@ -171,9 +171,8 @@ class Measured:
     state_bytes: tuple[int | None, ...]
 
 
-def begin(bins: int, settings: FluxSettings) -> KeyedState:
+def begin(bins: int, minis: int) -> KeyedState:
     """A keyed operator that has seen nothing: as many mini-partitions for each bin."""
-    minis = bins * settings.minis_per_bin
     return KeyedState(
         owners=tuple(mini % bins for mini in range(minis)),
         done_us=(None,) * minis,
