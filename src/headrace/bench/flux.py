@@ -29,8 +29,8 @@ __all__ = ["bench_flux"]
 
 SCHEMA = "ts TIMESTAMP, k INT, v DOUBLE"
 START_US = 1_704_067_200_000_000
-# A median over 500 rows is a few microseconds of real work for each row, as in the paper.
-LAST = 500
+# A median over 1000 rows is a few microseconds of real work for each row, as in the paper.
+LAST = 1000
 SQL = f"SELECT k, ts, MEDIAN(v) AS m FROM r [PARTITION BY k ROWS {LAST}]"
 EXECUTORS, MINIS, KEYS, FILES = 2, 64, 200, 8
 TROUBLES = ("skew", "slow", "memory")
@@ -71,7 +71,7 @@ class _Side:
 
 
 def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
-    """A median over the last 500 rows of 200 keys, on two executors of one core each, a real cluster. Ratios:
+    """A median over the last 1000 rows of 200 keys, on two executors of one core each, a real cluster. Ratios:
 
     - `skew_vs_static`: rows per second with moves over without, when 80 % of the rows come to have 20 % of the keys,
       which all hash to the first bin; `skew_vs_ideal`: over the rate before, when keys were even.

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.table import Table
 
+from headrace.cli.showing_keyed import keyed_lines
 from headrace.units import format_bytes, format_duration
 
 __all__ = ["epoch_line", "join_lines", "live_view", "schedule_lines", "show_status", "when"]
@@ -164,7 +165,7 @@ def show_status(status: dict[str, Any]) -> None:
     console.print(live_view(status))
     if status["synopses"]:
         console.print(_synopses(status))
-    for line in join_lines(status):
+    for line in (*join_lines(status), *keyed_lines(status)):
         console.print(line, markup=False, highlight=False)
     last = next((d for d in reversed(status["decisions"]) if d["schedule"]), None)
     for line in schedule_lines(last) if last else ():

@@ -175,12 +175,24 @@ def _slabs(low: Integers, high: Integers) -> Iterator[slice]:
     return (slice(first, first + step) for first in range(0, len(low), step))
 
 
-def _ranks(values: pl.Series) -> tuple[Integers, pl.Series]:
+def _ranks(values: pl.Series) -> tuple[NDArray[np.int32], pl.Series]:
     """The rank of each value among all, equal values in any order, nulls beyond the last; and the values by rank."""
     order = values.arg_sort(nulls_last=True)
-    ranks = np.empty(len(values), np.int64)
-    ranks[order.to_numpy()] = np.arange(len(values))
+    ranks = np.empty(len(values), np.int32)
+    ranks[order.to_numpy()] = np.arange(len(values), dtype=np.int32)
     return ranks, values.gather(order)
+
+
+def _side_by_side(ranks: NDArray[np.int32], low: Integers, high: Integers) -> NDArray[np.int32]:
+    """The ranks of each window's rows in a row of their own; shorter windows are filled up with one beyond them all."""
+    widest = int((high - low).max(initial=1))
+    beyond = np.full(widest - 1, len(ranks), np.int32)
+    cells = np.lib.stride_tricks.sliding_window_view(np.concatenate([beyond, ranks]), widest)[high - 1]
+    (short,) = np.nonzero(high - low < widest)
+    if len(short):
+        outside = np.arange(widest) < (widest - (high - low)[short])[:, None]
+        cells[short] = np.where(outside, len(ranks), cells[short])
+    return cells
 
 
 def _quantiles(values: pl.Series, low: Integers, high: Integers, aggregate: PlannedAggregate) -> pl.Series:
@@ -190,9 +202,7 @@ def _quantiles(values: pl.Series, low: Integers, high: Integers, aggregate: Plan
     fraction = aggregate.parameters[0]
     lows, highs, weights, empty = [], [], [], []
     for slab in _slabs(low, high):
-        begin, end = low[slab, None], high[slab, None]
-        at = begin + np.arange(int((end - begin).max(initial=1)))
-        cells = np.where(at < end, ranks[np.minimum(at, len(ranks) - 1)], len(ranks))
+        cells = _side_by_side(ranks, low[slab], high[slab])
         cells.sort(axis=1)
         n = (cells < count).sum(axis=1)
         place = fraction * (n - 1) if aggregate.function == "percentile" else np.maximum(np.ceil(fraction * n), 1.0) - 1
