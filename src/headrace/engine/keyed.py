@@ -25,10 +25,11 @@ from headrace.engine.flows import Moment, Stepped
 from headrace.engine.keyed_task import BinReport, Kernel, KeyedTask, KeyedWork, MiniWork, RowsKernel, Worked
 from headrace.engine.row_windows import spec_of_rows
 from headrace.engine.sinks import FileSink
+from headrace.engine.spark_io import SparkIo
 from headrace.engine.state_io import StateIo
 from headrace.engine.storage import for_spark
 from headrace.engine.user_state import StepKernel, load_function, packed
-from headrace.errors import SpecError, StateError
+from headrace.errors import Problem, SpecError, StateError
 from headrace.model import Column, streams_of
 from headrace.planning import FlowPlan, RowsPlan, StepPlan
 from headrace.policies import (
@@ -170,6 +171,15 @@ class KeyedOperator:
         for name, plan in flows.items():
             if not self.serves(plan):
                 continue
+            if isinstance(self._io, SparkIo):
+                raise SpecError(
+                    Problem(
+                        "row windows and functions need a checkpoint that tasks can open; the files of "
+                        f"{self._checkpoint.storage.root} are carried by Spark",
+                        query=name,
+                        hint="use a folder all hosts share, or a file system that Arrow reaches",
+                    )
+                )
             self._query(name, plan)
             known = state.get(name)
             if not isinstance(plan, StepPlan) or known is None:
