@@ -66,16 +66,18 @@ def test_explain_names_synopses_and_why(spec: Path, capsys: pytest.CaptureFixtur
     assert set(json.loads(capsys.readouterr().out)["queries"]) == {"by_key", "total"}
 
 
-def test_a_row_window_is_checked_and_explained_but_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_function_is_checked_and_explained_without_being_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "p.yml"
     stream = "{source: {format: parquet, path: in}, schema: 'ts TIMESTAMP, k STRING', time: ts}"
-    sql = "SELECT COUNT(*) AS n FROM a [PARTITION BY k ROWS 10]"
-    path.write_text(f"name: j\nstreams:\n  a: {stream}\nqueries:\n  q: {{sql: '{sql}'}}\n")
+    tables = "function: no.such:step, state: 'k STRING', results: 'k STRING'"
+    path.write_text(
+        f"name: j\nstreams:\n  a: {stream}\nqueries:\n  q: {{sql: 'SELECT k FROM a [PARTITION BY k]', {tables}}}\n"
+    )
     assert _run(["check", str(path)], False) == 0
     assert _run(["explain", str(path)], False) == 0
-    assert "not run" in capsys.readouterr().out
-    assert _run(["run", str(path), "--once"], False) == 2
-    assert "a row window cannot be run" in capsys.readouterr().err
+    assert "q: no.such:step (state of version 1) over [PARTITION BY a.k] over a" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ class World:
             times = [row[0] for row in rows]
             self.clock = advance_clock(self.clock, STREAM, (min(times), max(times)), 0)
         if flush and self.clock.last_us is not None:
-            end = self.operator.ends(PLAN, "r", self.clock.last_us)
+            end = self.operator.ends(PLAN, {"r": self.clock})
             self.clock = StreamClock(self.clock.first_us, self.clock.last_us, end, 0)
         absorbed = self.absorb(rows, cut.slices)
         moment = Moment(decision, False, {"q": PLAN}, {"q": self.sink}, tuple(self.chunks.values()), absorbed,

@@ -117,21 +117,10 @@ def test_a_query_answered_from_what_others_keep_says_so(bind: Callable[..., Quer
     assert group["why"] == "a union of disjoint filters kept for others"
 
 
-@pytest.mark.parametrize(
-    ("query", "why", "plan"),
-    [
-        pytest.param(
-            "recent",
-            "a row window cannot be run by this version",
-            {"rows": "[PARTITION BY c0 ROWS 100]", "aggregate": ["avg(c1)"], "input": "scan packets"},
-            id="a row window",
-        ),
-    ],
-)
-def test_what_does_not_run_is_explained_all_the_same(value: dict[str, Any], query: str, why: str, plan: Any):
-    found = value["queries"][query]
-    assert (found["runs"], found["why"]) == (False, why)
-    assert found["plan"] == plan
+def test_a_row_window_says_how_its_state_is_kept(value: dict[str, Any]):
+    found = value["queries"]["recent"]
+    assert found["plan"] == {"rows": "[PARTITION BY c0 ROWS 100]", "aggregate": ["avg(c1)"], "input": "scan packets"}
+    assert (found["runs"], found["keys"], found["mini_partitions_per_bin"]) == (True, ["packets.src"], 64)
 
 
 def test_a_join_says_how_it_is_spread_and_why(value: dict[str, Any]):
@@ -183,7 +172,7 @@ def test_a_union_is_explained(bind: Callable[..., Query], streams: dict[str, Str
         pytest.param("      top, twin ask for the same and are computed once", id="equal queries"),
         pytest.param("      5 panes per answer; kept for itself", id="why a query is answered so"),
         pytest.param("  top: [WINDOW 10 min SLIDE 4 min] over packets, to parquet", id="a query and its sink"),
-        pytest.param("  recent: not run: a row window cannot be run by this version", id="a query that does not run"),
+        pytest.param("  recent: [PARTITION BY c0 ROWS 100] over packets, to parquet", id="a row window"),
         pytest.param("  pairs: inner join of p [RANGE 10 s], f [RANGE 5 s], to parquet", id="a join"),
         pytest.param("      pairs are looked up by src = src, and finished by the tasks that join", id="how it is run"),
     ],

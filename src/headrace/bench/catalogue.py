@@ -13,9 +13,9 @@ from headrace.bench.sharing import bench_policies, bench_sharing
 __all__ = ["BENCHES"]
 
 BENCHES: dict[str, Callable[[bool, Callable[[str], Any]], dict[str, Any]]] = {
-    "flux": bench_flux,
     "ingest": bench_ingest,
     "join": bench_join,
+    "flux": bench_flux,
     "sharing": bench_sharing,
     "sharing --policies": bench_policies,
 }

@@ -37,6 +37,7 @@ from headrace.policies import (
     KeyedDecision,
     KeyedState,
     Measured,
+    StreamClock,
     account,
     begin,
     decide_keyed,
@@ -214,8 +215,9 @@ class KeyedOperator:
             if name in decided
         }
 
-    def ends(self, plan: FlowPlan, stream: str, last_us: int) -> int | None:
-        return last_us + 1
+    def ends(self, plan: FlowPlan, clocks: Mapping[str, StreamClock]) -> int | None:
+        known = [clocks[stream].last_us for stream in streams_of(plan.query.root)]
+        return max((last + 1 for last in known if last is not None), default=None)
 
     def step(self, moment: Moment) -> Stepped:
         names = tuple(moment.flows)

@@ -21,11 +21,12 @@ from headrace.model import (
 from headrace.planning.flow import FlowPlan
 from headrace.planning.join import JoinPlan
 from headrace.planning.plan import plan_query
+from headrace.planning.row_window import RowsPlan, StepPlan
 from headrace.planning.scheduling import Schedule, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Workload, share
 from headrace.planning.synopsis import AnswerPlan
-from headrace.policies import JoinStats, SideStats, choose_way
-from headrace.units import format_duration
+from headrace.policies import FluxSettings, JoinStats, SideStats, choose_way
+from headrace.units import format_bytes, format_duration
 
 __all__ = ["explain", "explain_text"]
 
@@ -140,7 +141,7 @@ RATE, EPOCHS = 100_000.0, 5
 def _flow(plan: FlowPlan, wanted: str) -> dict[str, Any]:
     """How a query whose results come with its rows is run, as far as that is known before any row is."""
     if not isinstance(plan, JoinPlan):
-        return {"why": "its results come with its rows"}
+        return _keyed(plan)
     side = SideStats(RATE, EPOCHS * RATE)
     chosen = choose_way(JoinStats(side, side, bool(plan.equal), (1.0,) * HOSTS), wanted)
     join = plan.join
@@ -157,6 +158,29 @@ def _flow(plan: FlowPlan, wanted: str) -> dict[str, Any]:
         "why": f"{chosen.reason}; chosen anew from what is measured"
         if wanted == "auto"
         else f"join: {wanted} is set; {chosen.reason}",
+    }
+
+
+def _keyed(plan: FlowPlan) -> dict[str, Any]:
+    """How a row window or a function keeps its state."""
+    assert isinstance(plan, RowsPlan | StepPlan)
+    store = plan.stores[0]
+    shares = isinstance(plan, RowsPlan)
+    settings = FluxSettings()
+    hot = "bins share the work of one that is hot" if shares else "one that is hot gets a bin to itself"
+    return {
+        "window": str(plan.root.window)
+        if isinstance(plan, RowsPlan)
+        else f"[PARTITION BY {', '.join(store.feeds[0].keys)}]",
+        "function": None if isinstance(plan, RowsPlan) else plan.root.step.function,
+        "version": None if isinstance(plan, RowsPlan) else plan.root.step.version,
+        "keys": list(store.feeds[0].keys),
+        "keeps": [column.name for column in store.columns],
+        "mini_partitions_per_bin": settings.minis_per_bin,
+        "moved_bytes_per_epoch": settings.budget_bytes,
+        "why": f"{settings.minis_per_bin} mini-partitions per bin stay in the bin's process; they move, "
+        f"{format_bytes(settings.budget_bytes)} per epoch at most, where one bin has {settings.limits.imbalance} times "
+        f"the load of another or more state than memory; {hot}",
     }
 
 
@@ -234,6 +258,10 @@ def explain_text(pipeline: Pipeline) -> str:
     for name, query in value["queries"].items():
         if query["runs"] and "way" in query:
             lines += _join_lines(name, query)
+        elif query["runs"] and "mini_partitions_per_bin" in query:
+            what = f"{query['function']} (state of version {query['version']}) over " if query["function"] else ""
+            lines.append(f"  {name}: {what}{query['window']} over {', '.join(query['streams'])}, to {query['sink']}")
+            lines.append(f"      {query['why']}")
         elif query["runs"]:
             lines.append(f"  {name}: {query['window']} over {', '.join(query['streams'])}, to {query['sink']}")
             lines.append(f"      {query['panes_per_answer']} panes per answer; {query['why']}")
