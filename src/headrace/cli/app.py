@@ -159,9 +159,10 @@ def bench(
                                              "one StreamingQuery each. Ratios: vs_spark_8, vs_spark_40, "
                                              "rows_240_over_8, jobs_240_over_8. join: windowed joins against Spark's "
                                              "stream-stream join. Ratios: uniform_vs_spark, hot_vs_spark, "
-                                             "small_vs_spark. flux: keyed state that moves against state that stays, on "
-                                             "a cluster it starts. Ratios: skew_vs_static, slow_vs_static, "
-                                             "memory_vs_static, skew_vs_ideal, slow_vs_ideal, vs_spark_state.", show_default=False)],
+                                             "small_vs_spark. flux: keyed state that moves, on a cluster it "
+                                             "starts. Ratios: skew_vs_static, slow_vs_static, memory_vs_static, "
+                                             "skew_vs_ideal, slow_vs_ideal, vs_spark_state.",
+                                        show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
     policies: Annotated[bool, typer.Option("--policies", help="With sharing: the six schedules, overloaded.")] = False,
