@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from world import SCHEMA, admit, assert_same, make_epochs, results, write_epochs
+from world import SCHEMA, admit, assert_same, make_epochs, results, unique_times, write_epochs
 
 import headrace as hr
 from headrace.engine import Hooks, Manifest, keyed
@@ -36,21 +36,6 @@ def expected(rows: pa.Table, name: str) -> list[tuple[Any, ...]]:
         f"SELECT {duck} FROM r {where} WINDOW w AS (PARTITION BY {keys} ORDER BY ts"
         f" ROWS BETWEEN {n - 1} PRECEDING AND CURRENT ROW)"
     ).fetchall()
-
-
-def unique_times(tables: list[pa.Table]) -> list[pa.Table]:
-    """The same tables with every time there is once, so that DuckDB's order is the only one."""
-    seen: set[int] = set()
-    made = []
-    for table in tables:
-        times = []
-        for time in table["ts"].cast(pa.int64()).to_pylist():
-            while time in seen:
-                time += 1
-            seen.add(time)
-            times.append(time)
-        made.append(table.set_column(0, "ts", pa.array(times, pa.timestamp("us", "UTC"))))
-    return made
 
 
 def run(spark: Any, home: Path, flush: bool, on_epoch: Callable[[Manifest], None] = lambda manifest: None) -> Any:

@@ -12,8 +12,7 @@ import duckdb
 import pytest
 from cluster import PATIENCE_S, Cluster, environment_of_driver
 from keyed_driver import DEATH_AT, MOVE_AT
-from test_keyed import unique_times
-from world import SCHEMA, admit, assert_same, make_epochs, results, write_epochs
+from world import SCHEMA, admit, assert_same, make_epochs, results, unique_times, write_epochs
 
 pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
 LATENESS_S = 20

@@ -69,6 +69,21 @@ def make_epochs(seed: int, epochs: int = 10, rows: int = 400, step_s: int = 20) 
     return tables
 
 
+def unique_times(tables: list[pa.Table]) -> list[pa.Table]:
+    """The same tables with every time there is once, so that DuckDB's order is the only one."""
+    seen: set[int] = set()
+    made = []
+    for table in tables:
+        times = []
+        for time in table["ts"].cast(pa.int64()).to_pylist():
+            while time in seen:
+                time += 1
+            seen.add(time)
+            times.append(time)
+        made.append(table.set_column(0, "ts", pa.array(times, pa.timestamp("us", "UTC"))))
+    return made
+
+
 def write_epochs(folder: Path, tables: Iterable[pa.Table], first: int = 0) -> None:
     """Writes one file per epoch; Spark takes files in the order of their modification times."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -275,8 +275,12 @@ class AbsorbTask:
     def _chunks(self, parts: list[tuple[str, int, int, pl.DataFrame]], apart: set[str]) -> tuple[Chunk, ...]:
         if self.folder is None:
             return ()
-        levels = ((0, [p for p in parts if p[0] not in apart]), (APART, [p for p in parts if p[0] in apart]))
-        made = (write_chunk(self.folder, self.epoch, level, some) for level, some in levels)
+        made = [write_chunk(self.folder, self.epoch, 0, [part for part in parts if part[0] not in apart])]
+        # Each by itself: one store may need its rows longer than another.
+        made += [
+            write_chunk(self.folder, self.epoch, APART, [part for part in parts if part[0] == id_])
+            for id_ in sorted(apart)
+        ]
         return tuple(chunk for chunk in made if chunk is not None)
 
     def _absorb(
