@@ -152,7 +152,7 @@ class World:
             end = self.operator.ends(PLAN, {"r": self.clock})
             self.clock = StreamClock(self.clock.first_us, self.clock.last_us, end, 0)
         absorbed = self.absorb(rows, cut.slices)
-        moment = Moment(decision, False, {"q": PLAN}, {"q": self.sink}, tuple(self.chunks.values()), absorbed,
+        moment = Moment(decision, False, {"q": PLAN}, {"q": self.sink}, {}, tuple(self.chunks.values()), absorbed,
                         {"r": before}, {"r": self.clock}, self.state)  # fmt: skip
         stepped = self.operator.step(moment)
         assert not stepped.failed, stepped.failed
