@@ -42,6 +42,7 @@ class PinnedJobs:
         self._context = context
         self._homes: dict[int, tuple[str, str]] = {}
         self._rdds: dict[tuple[int, tuple[str, str]], RDD[Any]] = {}
+        self._union: tuple[tuple[tuple[str, str], ...], RDD[Any]] | None = None
 
     @property
     def slots(self) -> int:
@@ -62,8 +63,10 @@ class PinnedJobs:
 
     def run(self, order: Callable[[int], Iterable[Any]], bins: int) -> list[Any]:
         """What the tasks report, in no particular order; never rows."""
-        context = self._context
-        rdd = context.union([self._rdd(bin_, home) for bin_, home in enumerate(self.homes(bins))])
+        context, homes = self._context, tuple(self.homes(bins))
+        if self._union is None or self._union[0] != homes:
+            self._union = homes, context.union([self._rdd(bin_, home) for bin_, home in enumerate(homes)])
+        rdd = self._union[1]
         context.setLocalProperty(_ORDER, base64.b64encode(pickle.dumps(order)).decode())
         try:
             return list(rdd.collect())
