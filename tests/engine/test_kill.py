@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from victim import QUERIES
+from victim import KEYED, QUERIES
 from world import assert_same, make_epochs, results, write_epochs
 
 # Where a run dies, and after how many whole epochs: each run goes on where the one before it died.
@@ -53,7 +53,7 @@ def finish(home: Path) -> None:
 
 
 def outcome(home: Path) -> tuple[dict[str, list[Any]], Any]:
-    return {name: results(home / name) for name in QUERIES}, json.loads((home / "ledger.json").read_text())
+    return {name: results(home / name) for name in (*QUERIES, *KEYED)}, json.loads((home / "ledger.json").read_text())
 
 
 def prepare(home: Path) -> Path:
@@ -76,7 +76,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, lis
 
 def check(home: Path, undisturbed: tuple[dict[str, list[Any]], Any]) -> None:
     found, ledger = outcome(home)
-    for name in QUERIES:
+    for name in (*QUERIES, *KEYED):
         assert_same(found[name], undisturbed[0][name])
     assert ledger == undisturbed[1]
     kept = sum(len(file.read_text().splitlines()) for file in (home / "state" / "rejected").glob("epoch-*.json"))

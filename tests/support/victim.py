@@ -30,6 +30,12 @@ QUERIES = {
     "by_sql": "SELECT g, SUM(i) + 1 AS v, COUNT(DISTINCT s) AS n FROM r GROUP BY window(ts, '50 s', '20 s'), g",
     "total": "SELECT COUNT(*) AS n FROM r [WINDOW 40 s SLIDE 20 s]",
 }  # fmt: skip
+# Row windows and a function, where tasks open files themselves.
+KEYED = {
+    "rows": "SELECT k, ts, i, SUM(i) AS v, COUNT(*) AS n, MEDIAN(x) AS m FROM r [PARTITION BY k ROWS 4]",
+    "rows_by_sql": "SELECT g, ts, l, MAX(l) - MIN(l) AS v FROM r [PARTITION BY g ROWS 7]",
+    "counted": "SELECT k, i FROM r [PARTITION BY k]",
+}
 LATENESS_S = 20
 AHEAD_S = 10
 # Without decision replay the clock would have moved on by this when an epoch is run again.
@@ -77,7 +83,21 @@ def pipeline(spark: Any, home: Path) -> hr.Pipeline:
     pipe.stream("r", rows, time="ts", lateness=f"{LATENESS_S} seconds", ahead=f"{AHEAD_S} seconds")
     for name, sql in QUERIES.items():
         pipe.query(name, sql, sink=hr.parquet(str(home / name)))
+    for name, sql in KEYED.items() if spark.conf.get("spark.headrace.state.io", "auto") != "spark" else ():
+        step = hr.step(counted, state="k STRING, n BIGINT", results="k STRING, n BIGINT") if name == "counted" else None
+        pipe.query(name, sql, sink=hr.parquet(str(home / name)), step=step)
     return pipe
+
+
+def counted(state: Any, rows: Any) -> tuple[Any, Any]:
+    """Per key how many rows it has had, after each epoch that brought some."""
+    import pyarrow as pa
+
+    new = rows.group_by("k").aggregate([([], "count_all")]).rename_columns(["k", "n"])
+    both = pa.concat_tables([state.cast(new.schema), new])
+    sums = both.group_by("k").aggregate([("n", "sum")]).rename_columns(["k", "n"])
+    touched = set(new["k"].to_pylist())
+    return sums, sums.filter(pa.array([key in touched for key in sums["k"].to_pylist()]))
 
 
 def finish(spark: Any, home: Path, bins: int, hooks: Hooks) -> None:
