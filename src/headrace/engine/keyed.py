@@ -199,20 +199,21 @@ class KeyedOperator:
                 )
 
     def decide(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+        return {name: self._decide(name, plan, state.get(name)).to_json() for name, plan in flows.items()}
+
+    def _decide(self, name: str, plan: FlowPlan, known: Any) -> KeyedDecision:
         bins = self._jobs.slots
-        minis = bins * self._settings.minis_per_bin
-        return {
-            name: decide_keyed(
-                self._state(state.get(name), bins, minis), bins, self._settings, self._query(name, plan).merges
-            ).to_json()
-            for name, plan in flows.items()
-        }
+        state = self._state(known, bins, bins * self._settings.minis_per_bin)
+        return decide_keyed(state, bins, self._settings, self._query(name, plan).merges)
+
+    def _decided(self, name: str, plan: FlowPlan, decided: Mapping[str, Any]) -> KeyedDecision:
+        """What was decided for a query; one that came after that, before a repeated epoch, begins as all do."""
+        return KeyedDecision.from_json(decided[name]) if name in decided else self._decide(name, plan, None)
 
     def cuts(self, flows: Mapping[str, FlowPlan], decided: Mapping[str, Any]) -> dict[str, Cut]:
         return {
-            plan.stores[0].id: Cut(slices=len(decided[name]["owners"]), apart=True)
+            plan.stores[0].id: Cut(slices=len(self._decided(name, plan, decided).owners), apart=True)
             for name, plan in flows.items()
-            if name in decided
         }
 
     def ends(self, plan: FlowPlan, clocks: Mapping[str, StreamClock]) -> int | None:
@@ -221,7 +222,7 @@ class KeyedOperator:
 
     def step(self, moment: Moment) -> Stepped:
         names = tuple(moment.flows)
-        decisions = {name: KeyedDecision.from_json(moment.decision.flows[name]) for name in names}
+        decisions = {n: self._decided(n, plan, moment.decision.flows) for n, plan in moment.flows.items()}
         if moment.flush:
             decisions = {name: _all_at_once(decision) for name, decision in decisions.items()}
         bins = max(decision.bins for decision in decisions.values())
