@@ -34,6 +34,8 @@ LAST = 1000
 SQL = f"SELECT k, ts, MEDIAN(v) AS m FROM r [PARTITION BY k ROWS {LAST}]"
 EXECUTORS, MINIS, KEYS, FILES = 2, 64, 200, 8
 TROUBLES = ("skew", "slow", "memory")
+# Epochs after which an alternating skew changes sides.
+ALTERNATES = 3
 # The share of the time in which the slowed executor runs.
 SPEED = 0.4
 # Epochs in which everything is compiled and state grows; then some without trouble, then trouble begins.
@@ -79,6 +81,7 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
       rate before, the sum of what both can do.
     - `memory_vs_static`: the same when the memory of one bin is halved, so that its state does not fit any more.
     - `vs_spark_state`: rows per second with moves over `applyInPandasWithState` doing the same, both with skew.
+    - `alternating_vs_static` (not with --quick): the skew changes sides every three epochs, which no move can follow.
 
     `correct` compares the results of some keys with DuckDB's, and counts those of all.
     """
@@ -97,11 +100,11 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
             spark = build_session("bench flux", cluster.url, conf)
             try:
                 keys = _Keys.found(spark)
-                say(f"writing {2 * epochs * rows:,} rows")
-                _write(home / "even", keys, epochs, rows, None)
-                _write(home / "skewed", keys, epochs, rows, WARM + CALM)
-                for trouble in TROUBLES:
-                    source = home / ("skewed" if trouble == "skew" else "even")
+                troubles = TROUBLES if quick else (*TROUBLES, "alternating")
+                say(f"writing {len(troubles) * epochs * rows:,} rows")
+                for trouble in troubles:
+                    source = home / f"rows_{trouble}"
+                    _write(source, keys, epochs, rows, trouble)
                     for moves in ("off", "auto"):
                         name = f"{trouble}_{'flux' if moves == 'auto' else 'static'}"
                         sides[name] = side = _run(spark, source, home / name, moves, trouble)
@@ -111,13 +114,13 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
                             f"{name}: {side.calm:,.0f} rows/s, with trouble {side.steady:,.0f} in the end, "
                             f"{side.moves} moves, results {'equal DuckDB' if same else 'DIFFER from DuckDB'}"
                         )
-                plain = _spark_state(spark, home / "skewed", home / "plain", epochs)
+                plain = _spark_state(spark, home / "rows_skew", home / "plain", epochs)
                 say(f"applyInPandasWithState, skewed: {plain:,.0f} rows/s")
             finally:
                 spark.stop()
     ideal = {"skew": sides["skew_flux"].calm, "slow": sides["slow_flux"].calm * (1 + SPEED) / 2}
     ratios = {
-        **{f"{t}_vs_static": sides[f"{t}_flux"].steady / sides[f"{t}_static"].steady for t in TROUBLES},
+        **{f"{t}_vs_static": sides[f"{t}_flux"].steady / sides[f"{t}_static"].steady for t in troubles},
         **{f"{t}_vs_ideal": sides[f"{t}_flux"].steady / ideal[t] for t in ideal},
         "vs_spark_state": sides["skew_flux"].steady / plain,
     }
@@ -141,10 +144,10 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Keys:
-    """Even keys, and hot ones: those of the first bin."""
+    """All keys, and those that are hot when their bin is: a fifth of all, and all of one bin."""
 
     every: tuple[int, ...]
-    hot: tuple[int, ...]
+    hot: tuple[tuple[int, ...], ...]  # by bin
 
     @classmethod
     def found(cls, spark: SparkSession) -> _Keys:
@@ -152,21 +155,22 @@ class _Keys:
         hashes = [row.h for row in spark.sql(f"SELECT xxhash64(CAST(id AS INT)) AS h FROM range({KEYS})").collect()]
         minis = (pl.Series(hashes, dtype=pl.Int64) % (EXECUTORS * MINIS)).to_list()
         # At first mini-partitions go round the bins.
-        first = [key for key, mini in enumerate(minis) if mini % EXECUTORS == 0]
-        return cls(tuple(range(KEYS)), tuple(first[: KEYS // 5]))
+        of_bin = [[key for key, mini in enumerate(minis) if mini % EXECUTORS == bin_] for bin_ in range(EXECUTORS)]
+        return cls(tuple(range(KEYS)), tuple(tuple(keys[: KEYS // 5]) for keys in of_bin))
 
 
-def _write(folder: Path, keys: _Keys, epochs: int, rows: int, skewed_from: int | None) -> None:
-    """Files of rows in the order of their time; from some epoch on 80 % of them are of the hot keys."""
+def _write(folder: Path, keys: _Keys, epochs: int, rows: int, trouble: str) -> None:
+    """Files of rows in the order of their time; with skew, from some epoch on 80 % of them are of the hot keys."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(17)
-    every, hot = np.array(keys.every, np.int32), np.array(keys.hot, np.int32)
+    every, hot = np.array(keys.every, np.int32), [np.array(some, np.int32) for some in keys.hot]
     for number in range(epochs * FILES):
         n = rows // FILES
-        skewed = skewed_from is not None and number // FILES >= skewed_from
+        epoch = number // FILES - WARM - CALM
         chosen = rng.choice(every, n)
-        if skewed:
-            chosen = np.where(rng.random(n) < 0.8, rng.choice(hot, n), chosen).astype(np.int32)
+        if epoch >= 0 and trouble in ("skew", "alternating"):
+            side = epoch // ALTERNATES % EXECUTORS if trouble == "alternating" else 0
+            chosen = np.where(rng.random(n) < 0.8, rng.choice(hot[side], n), chosen).astype(np.int32)
         ts = START_US + (number * n + np.arange(n)) * 10
         table = pa.table(
             {
@@ -223,7 +227,7 @@ def _same(source: Path, out: Path, keys: _Keys) -> bool:
     connection.execute(f"CREATE VIEW rows AS SELECT * FROM read_parquet('{source}/*.parquet')")
     connection.execute(f"CREATE VIEW ours AS SELECT * FROM read_parquet('{out}/*.parquet')")
     counts = [connection.execute(f"SELECT count(*) FROM {name}").fetchall() for name in ("rows", "ours")]
-    some = ", ".join(str(key) for key in (*keys.hot[:2], *keys.every[-2:]))
+    some = ", ".join(str(key) for key in (*keys.hot[0][:2], *keys.hot[1][:2]))
     over = f"(PARTITION BY k ORDER BY ts ROWS BETWEEN {LAST - 1} PRECEDING AND CURRENT ROW)"
     theirs = f"SELECT k, ts, round(median(v) OVER {over}, 9) FROM rows WHERE k IN ({some})"
     ours = f"SELECT k, ts, round(m, 9) FROM ours WHERE k IN ({some})"
