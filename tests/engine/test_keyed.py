@@ -10,12 +10,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from keyed_chaos import Chaos
 from world import SCHEMA, admit, assert_same, make_epochs, results, unique_times, write_epochs
 
 import headrace as hr
 from headrace.engine import Hooks, Manifest, keyed
-from headrace.model import Move, Split
-from headrace.policies import FluxSettings, KeyedDecision, KeyedState, Moving, Residence
 
 LATENESS_S = 20
 # name: (select list, keys, rows, the rest), and what DuckDB selects
@@ -78,47 +77,11 @@ def test_results_equal_duckdb_across_a_restart(spark: Any, tmp_path: Path, few_m
     assert all(place == places[0] for place in places), "bins stay in their processes"
 
 
-class Chaos:
-    """Decides at random, within the rules: any move, any wait, any share."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng, self.moves, self.waits, self.splits = random.Random(seed), 0, 0, 0
-
-    def __call__(self, state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
-        rng, owners, bins = self.rng, list(state.owners), 3
-        under_way = {item.move.mini for item in state.moving}
-        moves = [
-            Move(mini, owners[mini], target, 1, "chance")
-            for mini in rng.sample(range(len(owners)), 2)
-            if mini not in under_way and (target := rng.randrange(bins)) != owners[mini]
-        ]
-        moving = [item for item in (*state.moving, *(Moving(move, 1) for move in moves)) if rng.random() < 0.4]
-        held = {item.move.mini for item in moving}
-        for move in (*(item.move for item in state.moving), *moves):
-            if move.mini not in held:
-                owners[move.mini] = move.target
-        spilled = tuple(m for m in range(len(owners)) if m not in held and rng.random() < 0.2)
-        turn = tuple(m for m in spilled if rng.random() < 0.5)
-        waits = held | (set(spilled) - set(turn))
-        mini = rng.randrange(len(owners))
-        others = [b for b in range(bins) if b != owners[mini]]
-        splits = (Split(mini, (owners[mini], *others), "chance"),) if mini not in waits and rng.random() < 0.6 else ()
-        self.moves, self.waits, self.splits = (
-            self.moves + len(moves),
-            self.waits + len(waits),
-            self.splits + len(splits),
-        )
-        residence = (Residence(spilled, turn), Residence(), Residence())
-        return KeyedDecision(
-            tuple(owners), bins, tuple(moves), tuple(moving), tuple(sorted(waits)), residence, splits, reason="chance"
-        )
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_whatever_is_decided_results_are_the_same(
     spark: Any, tmp_path: Path, few_minis: None, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    chaos = Chaos(seed)
+    chaos = Chaos(random.Random(seed))
     tables = unique_times(make_epochs(seed=70 + seed, epochs=9, rows=120))
     monkeypatch.setattr(keyed, "decide_keyed", chaos)
     monkeypatch.setattr(keyed, "SNAPSHOT_EPOCHS", 3)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from keyed_chaos import Chaos
 from world import assert_same
 
 from headrace.engine import keyed, keyed_task
@@ -28,13 +29,12 @@ from headrace.engine.flows import Moment
 from headrace.engine.sinks import FileSink
 from headrace.engine.storage import open_storage
 from headrace.language import bind_query, parse_schema
-from headrace.model import EpochDecision, Flush, Move, SinkSpec, Split, Stream
+from headrace.model import EpochDecision, Flush, Move, SinkSpec, Stream
 from headrace.planning import plan_rows
 from headrace.policies import (
     FluxSettings,
     KeyedDecision,
     KeyedState,
-    Moving,
     Residence,
     StreamClock,
     advance_clock,
@@ -69,42 +69,6 @@ class Processes:
                     reports += made
                     break
         return reports
-
-
-class Chaos:
-    """Decides at random, within the rules."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng, self.moves, self.waits, self.splits = rng, 0, 0, 0
-
-    def __call__(self, state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
-        rng, owners = self.rng, list(state.owners)
-        known = {item.move.mini for item in state.moving}
-        moves = [
-            Move(mini, owners[mini], target, 1, "chance")
-            for mini in rng.sample(range(len(owners)), 2)
-            if mini not in known and (target := rng.randrange(bins)) != owners[mini]
-        ]
-        moving = [item for item in (*state.moving, *(Moving(move, 1) for move in moves)) if rng.random() < 0.5]
-        held = {item.move.mini for item in moving}
-        for move in (*(item.move for item in state.moving), *moves):
-            if move.mini not in held:
-                owners[move.mini] = move.target
-        spilled = tuple(m for m in range(len(owners)) if m not in held and rng.random() < 0.3)
-        turn = tuple(m for m in spilled if rng.random() < 0.5)
-        waits = held | (set(spilled) - set(turn))
-        mini = rng.randrange(len(owners))
-        helpers = (owners[mini], *(b for b in range(bins) if b != owners[mini]))
-        splits = (Split(mini, helpers, "chance"),) if len(helpers) > 1 and mini not in waits else ()
-        self.moves, self.waits, self.splits = (
-            self.moves + len(moves),
-            self.waits + len(waits),
-            self.splits + len(splits),
-        )
-        residence = (Residence(spilled, turn), *(Residence() for _ in range(bins - 1)))
-        return KeyedDecision(
-            tuple(owners), bins, tuple(moves), tuple(moving), tuple(sorted(waits)), residence, splits, reason="chance"
-        )
 
 
 class Io:

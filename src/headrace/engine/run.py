@@ -24,10 +24,11 @@ from headrace.engine.sources import United, read_stream, unite
 from headrace.engine.state_io import StateIo
 from headrace.engine.status import describe
 from headrace.engine.storage import LocalStorage, for_spark, open_storage
+from headrace.engine.user_state import load_function
 from headrace.engine.workload import adopt, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
 from headrace.language import bind_query
-from headrace.model import Pipeline, Query, SinkSpec, Stream
+from headrace.model import Pipeline, Query, SinkSpec, Step, Stream
 from headrace.planning import Workload, plan_query
 from headrace.units import SECOND_US, parse_size
 
@@ -253,6 +254,8 @@ class Run:
             try:
                 judged.append(judge(query, parts.pipeline.streams, parts.spark, rows))
                 plan_query(judged[-1])
+                if isinstance(query.root, Step):
+                    load_function(query.root.step.function, query.name)
             except SpecError as error:
                 problems += error.problems
         if problems:
