@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 # State of keys without new rows is left alone where it is so many times as much as the rest.
-WORTH_LEAVING = 4
+WORTH_LEAVING = 16
 # Rows of a mini-partition in one part of a snapshot: what a long move reads at once.
 PART_ROWS = 100_000
 _NEVER = -(2**62)
