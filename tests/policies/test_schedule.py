@@ -16,6 +16,7 @@ from headrace.policies import (
     Execution,
     Group,
     Left,
+    PeriodChoice,
     Plan,
     Progress,
     Run,
@@ -417,3 +418,20 @@ def test_eager_executes_none_twice_without_a_new_pane(
             assert all(before < after for before, after in pairwise(ends))
             if s.every:
                 assert ends + ends_of([final], g, s) == aligned_ends(g, s, 0, now), "aligned windows are never early"
+
+
+def test_executions_of_an_epoch_share_one_scan_where_the_engine_does() -> None:
+    """Windows of 8 and 4 panes, answered at 10 (both) and at 5 (the second); to begin costs 100, a pane or answer 1."""
+    subgroups = (SubGroup("a", 10, 8), SubGroup("b", 5, 4))
+    choice = {"g": PeriodChoice(SchedulePolicy.CONSERVATIVE, {"a": 10, "b": 5}, 0, 0, 0, "given")}
+    costs = Costs(100, 1, 1)
+
+    def cost(one_scan: bool) -> list[float]:
+        group = Group("g", 1, costs, subgroups, one_scan)
+        plan = plan_epoch(SchedulePolicy.CONSERVATIVE, [group], choice, {"g": Progress(0, 10)}, ScheduleState(), None)
+        return [execution.cost for execution in plan.executions]
+
+    # Each for itself: 100 + 4 + 1 at 5, 100 + 8 + 2 at 10.
+    assert cost(one_scan=False) == [105, 110]
+    # The four panes before 5 are scanned once; the second execution begins nothing and reaches five more.
+    assert cost(one_scan=True) == [105, 7]

@@ -202,7 +202,7 @@ POLICIES = ("none", "aggressive", "conservative", "hybrid", "hybrid-late", "hybr
 # Rows that arrive per trigger, within 10 s of event time: about the paper's 1500 a second.
 OVERLOADED_ROWS = 15_000
 # Triggers come so much faster than the engine could answer everything.
-OVERLOAD = 2.5
+OVERLOAD = 1.6
 
 
 def bench_policies(quick: bool, say: Say) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def bench_policies(quick: bool, say: Say) -> dict[str, Any]:
     - `hybrid_over_conservative`, `late_pending_over_hybrid`: re-executions per second.
     - `hybrid_lateness_over_conservative`, `late_pending_lateness_over_hybrid`: panes beyond the slide, on average.
 
-    First everything is answered without a limit, which tells how long a full epoch takes; then files arrive 2.5 times
+    First everything is answered without a limit, which tells how long a full epoch takes; then files arrive 1.6 times
     faster than that, in real time, one per trigger, for each schedule alike. The first third of a run is left out.
     """
     per_group, files = (5, 24) if quick else (30, 60)

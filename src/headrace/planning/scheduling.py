@@ -148,20 +148,10 @@ class Schedule:
                     before.groups_per_window + NEWEST * (now.groups_per_window - before.groups_per_window),
                 )
             )
-            longest: dict[int, int] = {}
-            pane_us = _pane_us(workload, id_)
-            for name in names:
-                size = workload.plans[name].aggregate.window.size_us // pane_us
-                for end in due[name].ends:
-                    longest[end] = max(size, longest.get(end, 0))
             # Tasks run side by side: each group takes its part of the time that all took together.
             share = sum(item.seconds for item in mine) / total if total else 0.0
-            sample = CostSample(
-                len(longest),
-                round(sum(longest.values()) * measured[id_].rows_per_pane),
-                round(windows * measured[id_].groups_per_window),
-                share * answer_s,
-            )
+            scanned, answered = sum(item.scanned for item in mine), sum(item.answered for item in mine)
+            sample = CostSample(1, scanned, answered, share * answer_s)
             model = learn(model, [sample])
         other = other_s if self.other_s is None else self.other_s + NEWEST * (other_s - self.other_s)
         return Schedule(state, model, measured, round(other, 4))
@@ -205,7 +195,7 @@ def groups_of(workload: Workload, live: Iterable[str], schedule: Schedule) -> li
             subgroups = tuple(
                 _subgroup(key, [workload.plans[n] for n in of_key], pane_us) for key, of_key in sorted(members.items())
             )
-            groups.append(Group(id_, pane_us, schedule.costs_of(id_), subgroups))
+            groups.append(Group(id_, pane_us, schedule.costs_of(id_), subgroups, one_scan=True))
     return groups
 
 

@@ -77,12 +77,17 @@ class SubGroup:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Sub-groups over the same panes, each `pane_us` of event time long."""
+    """Sub-groups over the same panes, each `pane_us` of event time long.
+
+    With `one_scan` all executions of an epoch are answered from one scan, as the engine does: those after the first
+    cost their answers, and the panes that the ones before them did not reach. The paper's each scan for themselves.
+    """
 
     name: str
     pane_us: int
     costs: Costs
     subgroups: tuple[SubGroup, ...]
+    one_scan: bool = False
 
     def __post_init__(self) -> None:
         if self.pane_us < 1:

@@ -201,6 +201,8 @@ class _Queue:
         self.waiting: list[_Key] = []
         # Eager only: tasks that wait for the next pane.
         self.resting: list[int] = []
+        # What the epoch's one scan has reached so far, if there is one.
+        self.scanned: tuple[int, int] | None = None
 
     @classmethod
     def of(
@@ -295,7 +297,7 @@ class _Queue:
         costs, end_us = self.group.costs, self.newest_us
         tasks = [self.tasks[position] for position in taken]
         most = None
-        each = sum(costs.of(t.panes, t.answers) - costs.fixed for t in tasks if t.every)
+        each = sum(costs.of(0 if self.group.one_scan else t.panes, t.answers) - costs.fixed for t in tasks if t.every)
         if room is not None and each > 0:
             # Ends that cost no more than beginning another execution would are worth their time in any case.
             most = max(1, int(max(room - costs.fixed, costs.fixed) / each))
@@ -320,7 +322,21 @@ class _Queue:
             for end in ends:
                 longest[end] = max(longest.get(end, 0), panes)
             task.deadline_us = ends[-1] + task.period_us
-        return Execution(self.group.name, end_us, tuple(runs), costs.of(sum(longest.values()), answers))
+        return Execution(self.group.name, end_us, tuple(runs), self._cost(longest, answers))
+
+    def _cost(self, longest: Mapping[int, int], answers: int) -> float:
+        """What answers cost at these ends, each with the panes of its longest window."""
+        costs, pane_us = self.group.costs, self.group.pane_us
+        if not self.group.one_scan:
+            return costs.of(sum(longest.values()), answers)
+        first, last = min(end - panes * pane_us for end, panes in longest.items()), max(longest)
+        if self.scanned is None:
+            self.scanned = first, last
+            return costs.of((last - first) // pane_us, answers)
+        begin, end = self.scanned
+        self.scanned = min(first, begin), max(last, end)
+        reached = (self.scanned[1] - self.scanned[0] - (end - begin)) // pane_us
+        return costs.of(reached, answers) - costs.fixed
 
     def states(self) -> dict[str, TaskState]:
         return {name: TaskState(task.deadline_us, last) for task in self.tasks for name, last in task.last_us.items()}
