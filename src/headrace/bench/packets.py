@@ -61,9 +61,15 @@ def packet_queries(per_group: int, seed: int = 3) -> list[PacketQuery]:
 
 
 def write_packets(
-    folder: Path, epochs: int, rows: int, late: float = 0.0, files: int = 2, addresses: int = 1000
+    folder: Path,
+    epochs: int,
+    rows: int,
+    late: float = 0.0,
+    files: int = 2,
+    addresses: int = 1000,
+    seconds: int = EPOCH_S,
 ) -> None:
-    """Files of `rows` packets per epoch, an epoch's rows within 10 s of event time, modified in their order.
+    """Files of `rows` packets per epoch, an epoch's rows within some seconds of event time, modified in their order.
 
     A share `late` of the rows is up to a minute older than the rest.
     """
@@ -71,8 +77,8 @@ def write_packets(
     rng = np.random.default_rng(11)
     for number in range(epochs * files):
         n = rows // files
-        begin = START_US + (number // files) * EPOCH_S * 1_000_000
-        ts = begin + rng.integers(0, EPOCH_S * 1_000_000, n)
+        begin = START_US + (number // files) * seconds * 1_000_000
+        ts = begin + rng.integers(0, seconds * 1_000_000, n)
         if late:
             ts -= np.where(rng.random(n) < late, rng.integers(0, 60_000_000, n), 0)
         table = pa.table(
