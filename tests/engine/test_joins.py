@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joins import PREDICATES, RANGES, judged, make_side, play, sql
-from world import assert_same
+from joins import PREDICATES, RANGES, judged, make_side, pipeline, play, sql
+from world import assert_same, results, write_epochs
+
+import headrace as hr
+from headrace.engine import Hooks, Manifest
 
 
 def test_every_predicate_across_a_restart(spark: Any, tmp_path: Path) -> None:
@@ -51,3 +54,41 @@ def test_joins_where_spark_carries_state(spark: Any, tmp_path: Path) -> None:
         spark.conf.unset("spark.headrace.state.io")
     assert_same(found["inner"], judged(left, right, "l.n, r.n", "l.k = r.k", (4, 9), ""))
     assert_same(found["outer"], judged(left, right, "l.n, r.n", "l.k = r.k AND (l.n + r.n) % 2 = 0", (4, 9), "FULL"))
+
+
+def test_a_join_that_comes_while_others_run_is_about_rows_from_then_on(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(14)
+    left, right = make_side(rng, 8, 60, 3, 5), make_side(rng, 8, 60, 3, 5)
+    first = sql("l.n, r.n AS m", "l.k = r.k", (4, 9))
+    second = sql("l.n, r.n AS m, l.s", "l.k = r.k AND l.x < r.x", (9, 9))
+    for name, tables in (("l", left), ("r", right)):
+        write_epochs(tmp_path / name, tables[:4])
+    run = pipeline(spark, tmp_path, {"first": first}).start(spark, str(tmp_path / "state"), trigger="0 seconds")
+    try:
+        run.process_all_available()
+        run.add_query("second", second, sink=hr.parquet(str(tmp_path / "second")))
+        for name, tables in (("l", left), ("r", right)):
+            write_epochs(tmp_path / name, tables[4:], 4)
+        run.process_all_available()
+        run.drop_query("first")
+    finally:
+        run.stop()
+    assert_same(results(tmp_path / "first"), judged(left, right, "l.n, r.n", "l.k = r.k", (4, 9), ""))
+    seen = [sum(table.num_rows for table in tables[:4]) for tables in (left, right)]
+    wanted = judged(left, right, "l.n, r.n, l.s", "l.k = r.k AND l.x < r.x", (9, 9), "")
+    new = [row for row in wanted if row[0] >= seen[0] and row[1] >= seen[1]]
+    assert 0 < len(new) < len(wanted)
+    assert_same(results(tmp_path / "second"), new)
+
+
+def test_a_join_that_fails_does_not_disturb_another(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(15)
+    left, right = make_side(rng, 3, 60, 3, 5), make_side(rng, 3, 60, 3, 5)
+    queries = {
+        "good": sql("l.n, r.n AS m", "l.k = r.k", (4, 9)),
+        "bad": sql("l.n, r.n AS m", "l.k = r.k AND 1 DIV (l.n - r.n * 0 - 7) > 5", (4, 9)),
+    }
+    seen: list[Manifest] = []
+    found = play(spark, tmp_path, left, right, queries, hooks=Hooks(on_epoch=seen.append))
+    assert_same(found["good"], judged(left, right, "l.n, r.n", "l.k = r.k", (4, 9), ""))
+    assert "DIVIDE_BY_ZERO" in (seen[-1].queries["bad"].failed or "")

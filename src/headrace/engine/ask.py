@@ -21,7 +21,7 @@ from headrace.engine.storage import is_remote, open_storage
 from headrace.engine.workload import Description, complete_since, plan_workload, read_description
 from headrace.errors import CorruptStateError, Problem, SpecError
 from headrace.language import bind_query
-from headrace.model import HoppingWindow, Query, Stream, TimeWindow, WindowAggregate, streams_of
+from headrace.model import HoppingWindow, Join, Query, Stream, TimeWindow, WindowAggregate, streams_of
 from headrace.planning import Kept, Workload, plan_answer
 from headrace.policies import Due, newest_end, watermark_of
 from headrace.units import format_duration
@@ -176,6 +176,10 @@ def _aggregate(query: Query) -> WindowAggregate:
     if not isinstance(query.root, WindowAggregate):
         raise SpecError(
             Problem("only windowed aggregates are answered from panes", hint="write FROM stream [WINDOW 10 min]")
+        )
+    if isinstance(query.root.input, Join):
+        raise SpecError(
+            Problem("panes over a join belong to the query that makes its pairs", hint="run the question as a query")
         )
     return query.root
 
