@@ -272,10 +272,11 @@ class JoinOperator:
             id_ = plan.store(side).id
             brought_rows = absorbed.rows.get(id_, 0) + _shed(absorbed, id_)
             sides[side] = _sampled(sample[side], brought_rows, absorbed.heavy.get(id_, ()))
-            if counted:
-                rows = sum(c.home_rows[number] for c in counted)
+            # The most that was read in a period: where the other side brings nothing, a window is not looked at.
+            rows = sum(c.home_rows[number] for c in counted)
+            if rows and rows >= sample[side].get("window_rows", 0):
                 size = sum(c.home_bytes[number] for c in counted)
-                sides[side] |= {"window_rows": rows, "row_bytes": round(size / rows, 2) if rows else 100.0}
+                sides[side] |= {"window_rows": rows, "row_bytes": round(size / rows, 2)}
             elif "window_rows" in sample[side]:
                 sides[side] |= {key: sample[side][key] for key in ("window_rows", "row_bytes")}
         until = state.get("until")
