@@ -100,6 +100,10 @@ class JoinTask:
             for number, work in enumerate(self.works):
                 yield from self._join(number, work, host)
 
+    def on(self, host: int) -> Iterator[Delivery | Counted]:
+        """The same on one host."""
+        return self([host])
+
     def _join(self, number: int, work: JoinWork, host: int) -> Iterator[Delivery | Counted]:
         made = Host(self.folder, number, work, host)
         try:

@@ -19,7 +19,9 @@ from headrace.engine.compact import CompactTask, VerifyTask
 from headrace.engine.deliver import AnswerTask, CombineTask, DeliverTask, Delivery
 from headrace.engine.jobs import Jobs
 from headrace.engine.join_task import Counted, JoinTask, PairsTask
+from headrace.engine.pinned import PinnedJobs
 from headrace.engine.reach import tasks_reach
+from headrace.engine.ship import is_local
 from headrace.engine.slots import SlotsDelivery, SlotsTask
 from headrace.engine.storage import Storage, is_remote, place_of
 from headrace.planning import Spent
@@ -71,6 +73,7 @@ class ArrowIo:
     def __init__(self, spark: SparkSession, checkpoint: Checkpoint) -> None:
         self._spark, self._checkpoint = spark, checkpoint
         self._jobs = Jobs(spark.sparkContext)
+        self._pinned = None if is_local(spark.sparkContext) else PinnedJobs(spark.sparkContext)
         self._reached: dict[str, bool] = {}
 
     def delivers_to(self, sink: Storage) -> bool:
@@ -111,7 +114,8 @@ class ArrowIo:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def join(self, task: JoinTask, hosts: int) -> list[Delivery | Counted]:
-        return self._jobs.run(task, hosts)
+        # In a cluster a host is one executor, epoch after epoch: windows stay decoded where they were used last.
+        return self._jobs.run(task, hosts) if self._pinned is None else self._pinned.run(task.on, hosts)
 
     def pairs(self, task: PairsTask, hosts: int, ddl: str) -> DataFrame:
         return self._spark.range(0, hosts, 1, hosts).mapInArrow(task, ddl)
