@@ -30,11 +30,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     started.stop()
 
 
-def write(home: Path) -> dict[str, pl.DataFrame]:
+def write(home: Path, part: int = 1) -> dict[str, pl.DataFrame]:
     """Files of two seconds; 60 % of the left rows have one key, which a row in two thousand of the right has, too."""
     rng = np.random.default_rng(5)
     whole: dict[str, pl.DataFrame] = {}
-    for name, n in (("l", 40_000), ("r", 10_000)):
+    for name, n in (("l", 40_000 // part), ("r", 10_000 // part)):
         tables = []
         for number in range(EPOCHS * WORKERS):
             k = rng.integers(1, 200_000, n)
@@ -80,6 +80,6 @@ def test_a_hot_key_keeps_all_executors_busy(cluster: Cluster, tmp_path: Path) ->
 
 
 def test_sparks_own_join_keeps_one_busy(cluster: Cluster, tmp_path: Path) -> None:
-    write(tmp_path)
+    write(tmp_path, part=4)
     busy = sorted(run(cluster, tmp_path, "spark").values())
     assert busy[-1] > 1.2 * busy[0], busy
