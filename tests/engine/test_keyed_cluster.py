@@ -42,7 +42,8 @@ def test_state_stays_moves_and_is_read_again(tmp_path: Path) -> None:
     assert_same(results(tmp_path / "out"), connection.execute(DUCK).fetchall())
 
     assert [epoch["shuffled"] for epoch in epochs] == [0] * len(epochs), "Spark shuffles nothing"
-    quiet = [n for n in range(len(epochs)) if n not in (MOVE_AT, DEATH_AT)]
+    # The epoch after the death may still have the dead executor for a home; the bin then moves once more.
+    quiet = [n for n in range(len(epochs)) if n not in (MOVE_AT, DEATH_AT, DEATH_AT + 1)]
     assert [epochs[n]["loaded_bytes"] for n in quiet] == [0] * len(quiet), "state is where it was"
     (move,) = epochs[MOVE_AT]["moved"]
     assert epochs[MOVE_AT]["loaded"] == [move["mini"]]
