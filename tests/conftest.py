@@ -15,8 +15,34 @@ time.tzset()
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
+    import jars
+
     from headrace.engine import build_session
 
-    session = build_session("tests", "local[2,4]", {"spark.driver.memory": "2g"})
+    connectors = ",".join(map(str, jars.for_session()))
+    session = build_session("tests", "local[2,4]", {"spark.driver.memory": "2g", "spark.jars": connectors})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Kafka broker that tests share; each has topics of its own. Skips where its jars cannot be had."""
+    import jars
+
+    from headrace.bench.broker import Broker
+
+    jars.need_kafka()
+    with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def postgres(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A PostgreSQL that tests share; each has tables of its own. Skips where it or its jar cannot be had."""
+    import jars
+    from postgres import Postgres
+
+    jars.need(jars.POSTGRES)
+    with Postgres(tmp_path_factory.mktemp("postgres")) as started:
+        yield started

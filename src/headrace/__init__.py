@@ -1,6 +1,6 @@
 """Headrace: many continuous SQL queries over streams, on Apache Spark."""
 
-from headrace.api import Pipeline, call, console, csv, json, memory, parquet, sink, step
+from headrace.api import Pipeline, call, console, csv, delta, jdbc, json, kafka, memory, parquet, sink, step
 from headrace.errors import (
     CorruptStateError,
     EngineError,
@@ -25,7 +25,10 @@ __all__ = [
     "call",
     "console",
     "csv",
+    "delta",
+    "jdbc",
     "json",
+    "kafka",
     "memory",
     "parquet",
     "sink",

@@ -19,7 +19,22 @@ if TYPE_CHECKING:
     from headrace.engine.hooks import Hooks
     from headrace.engine.run import Run
 
-__all__ = ["Pipeline", "SinkChoice", "Step", "call", "console", "csv", "json", "memory", "parquet", "sink", "step"]
+__all__ = [
+    "Pipeline",
+    "SinkChoice",
+    "Step",
+    "call",
+    "console",
+    "csv",
+    "delta",
+    "jdbc",
+    "json",
+    "kafka",
+    "memory",
+    "parquet",
+    "sink",
+    "step",
+]
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,21 @@ def json(path: str, **options: object) -> SinkChoice:
 def csv(path: str, **options: object) -> SinkChoice:
     """CSV files in a folder."""
     return sink("csv", path, **options)
+
+
+def delta(path: str, **options: object) -> SinkChoice:
+    """A Delta table; an epoch is one transaction, once."""
+    return sink("delta", path, **options)
+
+
+def jdbc(url: str, table: str, **options: object) -> SinkChoice:
+    """A table of a database; an epoch is one transaction, once. `password="${env:NAME}"` is read from there."""
+    return sink("jdbc", None, url=url, dbtable=table, **options)
+
+
+def kafka(servers: str, topic: str, **options: object) -> SinkChoice:
+    """JSON messages keyed by group, each at least once."""
+    return sink("kafka", None, **{"kafka.bootstrap.servers": servers, "topic": topic, **options})
 
 
 def console() -> SinkChoice:
@@ -196,6 +226,7 @@ class Pipeline:
         schedule: str | None = None,
         join: str | None = None,
         bins: int | None = None,
+        metrics: int | None = None,
         once: bool = False,
         flush: bool = False,
         hooks: Hooks | None = None,
@@ -213,6 +244,8 @@ class Pipeline:
                 settings = replace(settings, join=join)
             if bins is not None:
                 settings = replace(settings, bins=bins)
+            if metrics is not None:
+                settings = replace(settings, metrics=metrics)
         except ValueError as exc:
             raise SpecError(str(exc)) from exc
         if not self._model.queries:

@@ -24,7 +24,7 @@ from headrace.engine import Hooks, Manifest, build_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["bench_ingest"]
+__all__ = ["EPOCH_S", "SCHEMA", "SIZE_S", "SLIDE_S", "bench_ingest", "run_on_files", "write_rows"]
 
 SCHEMA = "ts TIMESTAMP, k INT, v INT"
 KEYS = 1000
@@ -67,13 +67,13 @@ def bench_ingest(quick: bool, say: Say) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder, PlainSpark() as plain:
         home = Path(folder)
         say(f"writing {rows:,} rows")
-        _write(home / "rows", epochs, per_epoch)
-        _write(home / "tiny", tiny, 1000)
+        write_rows(home / "rows", epochs, per_epoch)
+        write_rows(home / "tiny", tiny, 1000)
         spark = build_session("bench ingest", conf={"spark.driver.memory": "4g"})
         sides: dict[str, Callable[[Path], _Outcome]] = {
             "spark": lambda out: _Outcome(**plain.ask("windowed", source=home / "rows", out=out, skip=2, **_WINDOWED)),
             "tuned": lambda out: _tuned(spark, home / "rows", out),
-            "headrace": lambda out: _headrace(spark, home / "rows", out),
+            "headrace": lambda out: run_on_files(spark, home / "rows", out),
         }
         found: dict[str, list[_Outcome]] = {name: [] for name in sides}
         # Turn and turn about, so that a slow moment of the machine does not fall on one side only; the first turn is
@@ -90,7 +90,7 @@ def bench_ingest(quick: bool, say: Say) -> dict[str, Any]:
         tuned_empty = measured(
             empty_batches(spark, str(home / "tiny"), 1, SCHEMA), str(home / "tuned_empty"), WARM_EPOCHS
         )
-        fixed = _headrace(spark, home / "tiny", home / "fixed", files=1, skip=WARM_EPOCHS)
+        fixed = run_on_files(spark, home / "tiny", home / "fixed", files=1, skip=WARM_EPOCHS)
         say(f"an empty epoch takes {empty['batch_s']:.3f} s, ours of 1000 rows {fixed.batch_s:.3f} s")
     speed = {name: rows / statistics.median(o.seconds for o in outcomes) for name, outcomes in found.items()}
     epoch_s = {
@@ -120,7 +120,7 @@ def bench_ingest(quick: bool, say: Say) -> dict[str, Any]:
     )
 
 
-def _write(folder: Path, epochs: int, rows: int) -> None:
+def write_rows(folder: Path, epochs: int, rows: int) -> None:
     """Files of one epoch each, or two for large epochs, with modification times in their order."""
     folder.mkdir()
     rng = np.random.default_rng(7)
@@ -145,11 +145,19 @@ def _tuned(spark: SparkSession, source: Path, out: Path) -> _Outcome:
     return _Outcome(**measured(windowed(spark, source=str(source), out=str(out), **_WINDOWED), str(out), 2))
 
 
-def _headrace(spark: SparkSession, source: Path, out: Path, files: int = FILES_PER_EPOCH, skip: int = 2) -> _Outcome:
+def run_on_files(
+    spark: SparkSession,
+    source: Path,
+    out: Path,
+    files: int = FILES_PER_EPOCH,
+    skip: int = 2,
+    lateness_s: int = LATENESS_S,
+) -> _Outcome:
+    """The engine on the files of a folder."""
     manifests: list[Manifest] = []
     pipe = hr.Pipeline("bench")
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files).parquet(str(source))
-    pipe.stream("r", rows, time="ts", lateness=f"{LATENESS_S} seconds")
+    pipe.stream("r", rows, time="ts", lateness=f"{lateness_s} seconds")
     pipe.query(
         "q",
         f"SELECT k, SUM(v) AS v, COUNT(*) AS n FROM r GROUP BY window(ts, '{SIZE_S} seconds', '{SLIDE_S} seconds'), k",

@@ -56,6 +56,9 @@ def run(
     site: Annotated[str | None, typer.Option(help="Run the part of one site.")] = None,
     master: Master = None,
     conf: Conf = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object per line on stdout: epochs, decisions, notes.")
+    ] = False,
 ) -> None:
     """Run a pipeline until stopped, or once over what is there; edits of its queries take effect when saved."""
     from headrace.cli.running import run_pipeline
@@ -66,7 +69,15 @@ def run(
     pipeline = load_pipeline(spec)
     if site is not None:
         raise SpecError(f"--site {site}: running a pipeline on several sites is not part of this version")
-    run_pipeline(pipeline, once=once, flush=flush, master=master, conf=_settings(conf), spec=None if once else spec)
+    run_pipeline(
+        pipeline,
+        once=once,
+        flush=flush,
+        master=master,
+        conf=_settings(conf),
+        spec=None if once else spec,
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -167,11 +178,13 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
     policies: Annotated[bool, typer.Option("--policies", help="With sharing: the six schedules, overloaded.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (png, svg, pdf).")] = None,
+    source: Annotated[str | None, typer.Option(help="With ingest: kafka, beside files. Ratios: kafka_over_files, "
+                                                    "vs_tuned_spark. Starts a broker of its own, from Maven.")] = None,
 ) -> None:  # fmt: skip
     """Measure against what you would use otherwise, in one run, results checked."""
     from headrace.bench import BENCHES, draw
 
-    name = f"{name} --policies" if policies else name
+    name = f"{name} --policies" if policies else f"{name} --source {source}" if source else name
     if name not in BENCHES:
         raise SpecError(f"unknown bench '{name}'; known: {', '.join(BENCHES)}")
     result = BENCHES[name](quick, lambda line: typer.echo(line, err=True))

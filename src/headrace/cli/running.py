@@ -9,17 +9,18 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 from rich.console import Console
 from rich.live import Live
 
+from headrace.cli.json_log import JsonLog
 from headrace.cli.rereading import Rereading
 from headrace.cli.showing import epoch_line, live_view
-from headrace.engine import Hooks, Manifest, build_session, describe, start
+from headrace.engine import Hooks, Manifest, build_session, describe, session_settings, start
 from headrace.errors import SpecError
-from headrace.model import Pipeline
+from headrace.model import EpochDecision, Pipeline
 from headrace.planning import plan_query
 
 __all__ = ["run_pipeline"]
@@ -28,7 +29,19 @@ __all__ = ["run_pipeline"]
 LINE_EVERY_S = 1.0
 
 
-class _Watcher:
+class _Watcher(Protocol):
+    """Is told what happens in a run."""
+
+    def note(self, text: str) -> None: ...
+
+    def decision(self, decision: EpochDecision) -> None: ...
+
+    def epoch(self, manifest: Manifest) -> None: ...
+
+    def close(self, manifest: Manifest | None) -> None: ...
+
+
+class _Shown:
     """Shows epochs as they are committed."""
 
     def __init__(self, checkpoint: str) -> None:
@@ -42,6 +55,9 @@ class _Watcher:
 
     def note(self, text: str) -> None:
         typer.echo(f"note: {text}", err=True)
+
+    def decision(self, decision: EpochDecision) -> None:
+        """The epoch's line says what came of it."""
 
     def epoch(self, manifest: Manifest) -> None:
         status = describe(self._checkpoint, manifest)
@@ -67,20 +83,23 @@ def run_pipeline(
     master: str | None,
     conf: Mapping[str, str],
     spec: Path | None = None,
+    as_json: bool = False,
 ) -> Manifest:
     """Runs until it ends by itself or is interrupted; gives the last manifest. Edits of `spec` are taken over."""
     if not pipeline.queries:
         raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
     for query in pipeline.queries:
         plan_query(query)  # refuses what this version does not run, before Spark starts
-    watcher = _Watcher(str(pipeline.engine.checkpoint))
+    root = str(pipeline.engine.checkpoint)
+    watcher: _Watcher = JsonLog(root) if as_json else _Shown(root)
     if pipeline.sites:
         watcher.note("sites, network and placement are checked, and everything runs here")
     manifest: Manifest | None = None
     rereading = None if spec is None else Rereading(spec, pipeline, watcher.note)
     try:
-        spark = build_session(pipeline.name, master, {**dict(pipeline.engine.conf), **conf})
-        run = start(pipeline, spark, once=once, flush=flush, hooks=Hooks(on_epoch=watcher.epoch, on_note=watcher.note))
+        spark = build_session(pipeline.name, master, session_settings(pipeline, conf))
+        hooks = Hooks(on_decision=watcher.decision, on_epoch=watcher.epoch, on_note=watcher.note)
+        run = start(pipeline, spark, once=once, flush=flush, hooks=hooks)
         manifest = run.progress
 
         stopping = threading.Event()

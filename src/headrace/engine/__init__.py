@@ -2,6 +2,7 @@
 
 from headrace.engine.ask import ask_checkpoint
 from headrace.engine.checkpoint import Manifest
+from headrace.engine.connectors import session_settings
 from headrace.engine.hooks import Hooks
 from headrace.engine.judge import judge
 from headrace.engine.run import Run, start
@@ -17,5 +18,6 @@ __all__ = [
     "describe",
     "describe_checkpoint",
     "judge",
+    "session_settings",
     "start",
 ]

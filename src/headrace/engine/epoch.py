@@ -21,7 +21,7 @@ from headrace.engine.sinks import Sink
 from headrace.engine.state_io import StateIo
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
-from headrace.model import Entry, EpochDecision, Flush, ScheduleDecision, Stream, streams_of
+from headrace.model import Entry, EpochDecision, Flush, Intake, ScheduleDecision, Stream, streams_of
 from headrace.planning import (
     FlowPlan,
     QueryTimes,
@@ -91,6 +91,7 @@ class Epochs:
         operators: Sequence[FlowOperator] = (),
     ) -> None:
         self._policy, self._trigger_s, self._operators = policy, trigger_s, tuple(operators)
+        self.intake: Intake | None = None
         self._last_schedule: ScheduleDecision | None = None
         self._spark, self._checkpoint, self._io, self._manifest = spark, checkpoint, io, manifest
         self._streams, self._workload, self._sinks, self._corrupt = tuple(streams), workload, dict(sinks), corrupt
@@ -212,6 +213,7 @@ class Epochs:
                 queries=tuple(sorted(self._live())),
                 idle=find_idle(self._clocks(), self._streams, self._stream_groups(), wall_us, self._since_us),
                 flush=flush,
+                intake=self.intake,
                 schedule=self._manifest.schedule.decide(
                     self._policy,
                     groups_of(self._workload, self._live(), self._manifest.schedule),
@@ -225,6 +227,7 @@ class Epochs:
             # Queries that came after the crash: nothing of theirs has acted yet.
             decision = replace(decision, flows={**self._decide_flows(epoch), **decision.flows})
         self._last_schedule = decision.schedule
+        self._hooks.on_decision(decision)
         self._probe("after-decision")
         return Progress(decision, replay, began, Absorbed())
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.engine.checkpoint import Manifest
+from headrace.model import EpochDecision
 
 __all__ = ["Hooks"]
 
@@ -22,9 +23,25 @@ def _ignore(_: object) -> None:
 @dataclass(frozen=True)
 class Hooks:
     """`clock_us` gives the wall time an epoch's rows are judged by, `probe` is called at named points of an epoch,
-    `on_epoch` after each commit, `on_note` with what a user should know."""
+    `on_decision` with what is decided for an epoch, `on_epoch` after each commit, `on_note` with what a user should
+    know."""
 
     clock_us: Callable[[int], int] = _wall_us
     probe: Callable[[str], None] = _ignore
+    on_decision: Callable[[EpochDecision], None] = _ignore
     on_epoch: Callable[[Manifest], None] = _ignore
     on_note: Callable[[str], None] = _ignore
+
+    def watched_by(self, on_decision: Callable[[EpochDecision], None], *on_epoch: Callable[[Manifest], None]) -> Hooks:
+        """The same, with others told first."""
+
+        def decided(decision: EpochDecision) -> None:
+            on_decision(decision)
+            self.on_decision(decision)
+
+        def committed(manifest: Manifest) -> None:
+            for each in on_epoch:
+                each(manifest)
+            self.on_epoch(manifest)
+
+        return replace(self, on_decision=decided, on_epoch=committed)

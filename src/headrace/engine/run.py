@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.engine.ask import ATTEMPTS, ask
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.choose_io import choose_io
+from headrace.engine.connectors import check_connectors
 from headrace.engine.epoch import Epochs
 from headrace.engine.hooks import Hooks
+from headrace.engine.intake import IntakeControl, read_with_intake, streams_with_intake
 from headrace.engine.join import JoinOperator
 from headrace.engine.judge import columns_in_use, judge
 from headrace.engine.keyed import KeyedOperator, flux_settings, memory_of_bins
+from headrace.engine.metrics import MetricsPage, waiting_rows
+from headrace.engine.metrics_server import MetricsServer
 from headrace.engine.pinned import PinnedJobs
+from headrace.engine.secrets import Secrets
 from headrace.engine.session import tune
 from headrace.engine.ship import prepare_executors
 from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, open_sink
@@ -28,8 +33,9 @@ from headrace.engine.user_state import load_function
 from headrace.engine.workload import adopt, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
 from headrace.language import bind_query
-from headrace.model import Pipeline, Query, SinkSpec, Step, Stream
+from headrace.model import Intake, Pipeline, Query, SinkSpec, Step, Stream
 from headrace.planning import Workload, plan_query
+from headrace.policies import FIRST_INTAKE
 from headrace.units import SECOND_US, parse_size
 
 if TYPE_CHECKING:
@@ -69,6 +75,8 @@ class _Parts:
     launch: Callable[[United], StreamingQuery]
     united: United
     columns: Mapping[str, frozenset[str]]
+    waiting: tuple[Stream, ...]  # whose intake the engine sets
+    server: MetricsServer | None
 
 
 class Run:
@@ -99,6 +107,17 @@ class Run:
     def streaming_query(self) -> StreamingQuery:
         """Spark's own handle, for its progress and its plan."""
         return self._query
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics page is, if there is one."""
+        return None if self._parts.server is None else self._parts.server.url
+
+    def waiting_rows(self) -> dict[str, int]:
+        """Rows by stream that its source had and the last batch did not take; of Kafka's streams."""
+        progress = self._query.lastProgress
+        streams = [stream.name for stream in self._parts.pipeline.streams]
+        return {} if progress is None else waiting_rows(progress.sources, streams)
 
     @property
     def is_active(self) -> bool:
@@ -221,25 +240,44 @@ class Run:
                 opened[q.name] = (
                     parts.sinks[q.name]
                     if q.name in parts.sinks and q.name not in functions and _goes_on(before.get(q.name), q)
-                    else open_sink(q.sink, q.name, parts.spark, parts.checkpoint.storage, functions.get(q.name), False)
+                    else open_sink(q, parts.spark, parts.checkpoint, functions.get(q.name), False)
                 )
             return made, adopt(manifest, made, others, notes.append), opened
 
-        def relaunch() -> None:
-            # Spark's plan reads the columns in use: others need a new one, from the same offsets.
-            self._query.stop()
-            try:
-                self._query = parts.launch(united)
-            except BaseException:
-                self._query = parts.launch(parts.united)
-                raise
-            parts.united, parts.columns = united, columns
-
-        parts.epochs.change(plan, relaunch if missing else lambda: None)
+        # Spark's plan reads the columns in use: others need a new one, from the same offsets.
+        parts.epochs.change(plan, (lambda: self._relaunch(united, columns)) if missing else lambda: None)
         parts.sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
         parts.pipeline = replace(parts.pipeline, queries=tuple(known.values()))
         for note in notes:
             parts.hooks.on_note(note)
+
+    def _relaunch(self, united: United, columns: Mapping[str, frozenset[str]]) -> None:
+        """Has Spark read on from its offsets by another plan; by the one it had if it cannot."""
+        parts = self._parts
+        self._query.stop()
+        try:
+            self._query = parts.launch(united)
+        except BaseException:
+            self._query = parts.launch(parts.united)
+            raise
+        parts.united, parts.columns = united, columns
+
+    def _set_intake(self, intake: Intake) -> bool:
+        """Has epochs take so many rows from now on, which takes a new query of Spark's; whether that was possible."""
+        with self._changing:
+            parts = self._parts
+            if not self.is_active:
+                return False
+            frames = {**parts.frames, **read_with_intake(parts.spark, parts.waiting, intake)}
+            united = unite(parts.pipeline.streams, frames, parts.columns)
+            try:
+                parts.epochs.change(lambda w, m: (w, m, {}), lambda: self._relaunch(united, parts.columns))
+            except Exception as failure:  # it goes on with the intake it had, or ends by what is wrong
+                parts.hooks.on_note(f"the intake of epochs could not be changed: {_translated(failure, Secrets(()))}")
+                return False
+            parts.frames, parts.epochs.intake = frames, intake
+        parts.hooks.on_note(f"epochs take up to {intake.rows:,} rows from now on: {intake.reason}")
+        return True
 
     def _judged(self, add: Sequence[Query], known: Mapping[str, Query]) -> list[Query]:
         """The queries to add with Spark's types; SpecError with the problems of all of them."""
@@ -294,8 +332,10 @@ class Run:
                         self._parts.epochs.flush("the run was asked to flush")
                 finally:
                     self._parts.checkpoint.close()
+                    if self._parts.server is not None:
+                        self._parts.server.close()
                 if failure is not None:
-                    self._failure = _translated(failure)
+                    self._failure = _translated(failure, Secrets(_options(self._parts.pipeline)))
             if self._failure is not None:
                 raise self._failure
 
@@ -323,10 +363,11 @@ def start(
     # Spark knows sources by their position: by name, so that their order in the file does not matter.
     streams = tuple(sorted(pipeline.streams, key=lambda stream: stream.name))
     pipeline = replace(pipeline, streams=streams)
+    check_connectors(pipeline, spark)
     sources = dict(frames or {})
+    waiting = streams_with_intake(streams, tuple(sources))
     whole, corrupt, failed, queries = _sources(pipeline, spark, sources)
     columns = columns_in_use(queries, pipeline.streams)
-    rows = unite(pipeline.streams, sources, columns)
     plans = {query.name: plan_query(query) for query in queries}
     refused = {q.name: QueryState(q.sql, failed=failed[q.name]) for q in pipeline.queries if q.name in failed}
     storage = open_storage(root, spark)
@@ -338,6 +379,7 @@ def start(
     bins = pipeline.engine.bins or max(1, spark.sparkContext.defaultParallelism // 2)
     _refuse_shared_paths(queries)
     manifest = point.open(bins, {s.name: _origin(s) for s in streams})
+    server: MetricsServer | None = None
     try:
         fresh = manifest is None and not point.decisions()
         io = choose_io(spark, point)
@@ -351,7 +393,7 @@ def start(
         workload = plan_workload(plans, streams, before, manifest.coverage if manifest else {})
         manifest = adopt(manifest, workload, refused, hooks.on_note)
         sinks = {
-            name: open_sink(plan.query.sink, name, spark, storage, (functions or {}).get(name), fresh)
+            name: open_sink(plan.query, spark, point, (functions or {}).get(name), fresh)
             for name, plan in plans.items()
         }
         trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
@@ -367,10 +409,15 @@ def start(
         )
         keyed.check(workload.flows, manifest.flows)
         operators = (_joins(pipeline, spark, io, point, hooks), keyed)
+        page, intake = MetricsPage(), IntakeControl(waiting, _intake_before(point), trigger_s or 0.0)
         epochs = Epochs(
-            spark, point, io, manifest, streams, workload, sinks, corrupt, hooks, pipeline.engine.schedule, trigger_s,
-            operators,
+            spark, point, io, manifest, streams, workload, sinks, corrupt,
+            hooks.watched_by(page.decided, page.committed, intake.committed),
+            pipeline.engine.schedule, trigger_s, operators,
         )  # fmt: skip
+        epochs.intake = intake.intake if waiting else None
+        sources |= read_with_intake(spark, waiting, intake.intake)
+        rows = unite(streams, sources, columns)
         epochs.recover()
 
         def launch(united: United) -> StreamingQuery:
@@ -380,12 +427,35 @@ def start(
             every = f"{pipeline.engine.trigger_us // 1000} milliseconds"
             return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
 
+        if pipeline.engine.metrics is not None:
+            server = MetricsServer(pipeline.engine.metrics, page.text)
         query = launch(rows)
     except BaseException:
         point.close()
+        if server is not None:
+            server.close()
         raise
-    parts = _Parts(spark, pipeline, sources, whole, point, io, epochs, sinks, hooks, launch, rows, columns)
-    return Run(parts, query, once, flush)
+    parts = _Parts(
+        spark, pipeline, sources, whole, point, io, epochs, sinks, hooks, launch, rows, columns, waiting, server
+    )
+    run = Run(parts, query, once, flush)
+    page.lag = run.waiting_rows
+    if server is not None:
+        hooks.on_note(f"metrics are at {server.url}")
+    intake.apply = run._set_intake if waiting and not once else None
+    return run
+
+
+def _intake_before(point: Checkpoint) -> Intake:
+    """What the last epoch was allowed to take."""
+    decided = point.decisions()
+    decision = point.decision(decided[-1]) if decided else None
+    return FIRST_INTAKE if decision is None or decision.intake is None else decision.intake
+
+
+def _options(pipeline: Pipeline) -> list[tuple[str, str]]:
+    sources = [stream.source.options for stream in pipeline.streams if stream.source is not None]
+    return [option for options in (*sources, *(query.sink.options for query in pipeline.queries)) for option in options]
 
 
 def _joins(pipeline: Pipeline, spark: SparkSession, io: StateIo, point: Checkpoint, hooks: Hooks) -> JoinOperator:
@@ -436,7 +506,10 @@ def _sources(
 def _origin(stream: Stream) -> str:
     """What a stream is read from, as far as it must not change under a checkpoint."""
     source = stream.source
-    return "a DataFrame" if source is None else " ".join(part for part in (source.format, source.path) if part)
+    if source is None:
+        return "a DataFrame"
+    topics = [text for key, text in source.options if key.lower() in ("subscribe", "subscribepattern", "assign")]
+    return " ".join(part for part in (source.format, source.path, *topics) if part)
 
 
 def _goes_on(before: Query | None, after: Query) -> bool:
@@ -453,7 +526,7 @@ def _refuse_shared_paths(queries: Iterable[Query]) -> None:
     paths: dict[str, str] = {}
     for query in queries:
         path = query.sink.path
-        if path is not None and query.sink.format in FILE_FORMATS:
+        if path is not None and query.sink.format in (*FILE_FORMATS, "delta"):
             if path in paths:
                 raise SpecError(
                     Problem(
@@ -474,9 +547,9 @@ def _verify(io: StateIo, manifest: Manifest | None) -> None:
         raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")
 
 
-def _translated(failure: Exception) -> HeadraceError:
+def _translated(failure: Exception, secrets: Secrets) -> HeadraceError:
     """Spark's failure as ours: the cause inside it, when it is one of our own."""
-    text = str(failure)
+    text = secrets.hide(str(failure))
     if "CorruptStateError: " in text:
         return CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0])
     if "LockedError: " in text:

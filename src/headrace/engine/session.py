@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headrace.errors import EnvironmentProblem
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -62,7 +64,16 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        if "JAVA_GATEWAY_EXITED" not in str(error) or not settings.get("spark.jars.packages"):
+            raise
+        raise EnvironmentProblem(
+            f"Spark did not start with the packages {settings['spark.jars.packages']}; if they cannot be fetched (its "
+            "report is above), check names and versions, set engine: {conf: {spark.jars.repositories: ...}}, or name "
+            "jars you have in engine: {jars: [...]}"
+        ) from error
     tune(session)
     return session
 

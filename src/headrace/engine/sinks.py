@@ -4,7 +4,9 @@ parquet, json, csv, orc   files `epoch-N-i`, replaced as a whole when epoch N is
 memory                    a table per epoch in the driver, replaced likewise
 console                   printed; a replayed epoch says so
 python                    a callable `f(results, epoch)`; the same epoch always brings the same rows
-delta                     Spark's writer with the query and epoch as transaction id
+delta                     one version of the table per epoch, skipped when it is there (`delta_sink.py`)
+jdbc                      one transaction of the database per epoch, skipped when it has happened (`jdbc_sink.py`)
+kafka                     JSON keyed by group, at least once; headers name query and epoch (`kafka_sink.py`)
 any other Spark format    Spark's writer, once per epoch unless the engine dies between the write and its note of it
 """
 
@@ -13,15 +15,19 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.engine.storage import Storage, for_spark, open_storage
+from headrace.engine.checkpoint import Checkpoint
+from headrace.engine.delta_sink import DeltaSink
+from headrace.engine.file_sink import STAGING, FileSink
+from headrace.engine.jdbc_sink import JdbcSink
+from headrace.engine.kafka_sink import KafkaSink
+from headrace.engine.secrets import resolve
+from headrace.engine.storage import Storage, open_storage
 from headrace.errors import Problem, SpecError
-from headrace.model import SinkSpec
+from headrace.model import Query, SinkSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["ConsoleSink", "FileSink", "FormatSink", "MemorySink", "PythonSink", "Sink", "open_sink"]
 
 FILE_FORMATS = ("parquet", "json", "csv", "orc")
-STAGING = "_staging"
 # Rows of an epoch shown on the console.
 CONSOLE_ROWS = 20
 
@@ -39,36 +44,6 @@ class Sink(Protocol):
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         """Takes an epoch's results; `replay` says that it may have been given some of them before. Rows, if known."""
-
-
-class FileSink:
-    """Files in a folder, named after the epoch; what is being written lies in a folder readers pass over."""
-
-    def __init__(self, spec: SinkSpec, storage: Storage) -> None:
-        self.format, self.options, self.storage = spec.format, dict(spec.options), storage
-
-    @property
-    def staging(self) -> str:
-        """Where tasks put files until the epoch takes them over."""
-        return f"{self.storage.root}/{STAGING}"
-
-    def adopt(self, files: list[str], epoch: int, replay: bool) -> None:
-        """Makes staged files the results of the epoch, in place of any earlier ones."""
-        if replay:
-            for name in self.storage.names(""):
-                if name.startswith(f"epoch-{epoch:09d}-"):
-                    self.storage.delete(name)
-        for i, file in enumerate(files):
-            suffix = file.rpartition("/")[2].partition(".")[2]
-            self.storage.move(f"{STAGING}/{file}", f"epoch-{epoch:09d}-{i:03d}.{suffix}")
-
-    def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
-        folder = uuid4().hex
-        results.write.format(self.format).options(**self.options).save(f"{for_spark(self.staging)}/{folder}")
-        names = self.storage.names(f"{STAGING}/{folder}")
-        self.adopt([f"{folder}/{name}" for name in names if name.startswith("part-")], epoch, replay)
-        self.storage.delete(f"{STAGING}/{folder}")
-        return None
 
 
 class MemorySink:
@@ -121,33 +96,32 @@ class FormatSink:
 
     def __init__(self, spec: SinkSpec, query: str, storage: Storage) -> None:
         self.spec, self.query, self.storage = spec, query, storage
-        # Delta remembers this with the epoch; another checkpoint is another application.
-        self.application = f"headrace-{query}-{sha256(storage.root.encode()).hexdigest()[:12]}"
+        self.options = resolve(spec.options, f"query '{query}'")
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         note = f"delivered/{self.query}"
         if replay and self.storage.read(note) == str(epoch).encode():
             return None
-        writer = results.write.format(self.spec.format).options(**dict(self.spec.options))
-        if self.spec.format == "delta":
-            writer = writer.option("txnAppId", self.application).option("txnVersion", str(epoch))
-        writer = writer.mode(dict(self.spec.options).get("mode", "append"))
+        writer = results.write.format(self.spec.format).options(**self.options)
+        writer = writer.mode(self.options.get("mode", "append"))
         writer.save(self.spec.path) if self.spec.path else writer.save()
         self.storage.replace(note, str(epoch).encode())
         return None
 
 
 def open_sink(
-    spec: SinkSpec,
-    query: str,
+    question: Query,
     spark: SparkSession,
-    checkpoint: Storage,
+    checkpoint: Checkpoint,
     function: Callable[[Any, int], Any] | None,
     fresh: bool,
 ) -> Sink:
     """The sink a query asks for; a fresh checkpoint must not find results of another in a folder."""
+    spec, query = question.sink, question.name
     if function is not None:
         return PythonSink(function)
+    # What keeps account of epochs itself does so under this name; another checkpoint is another application.
+    application = f"headrace-{query}-{checkpoint.id[:12]}"
     match spec.format:
         case "console":
             return ConsoleSink(query)
@@ -170,8 +144,17 @@ def open_sink(
                 )
             storage.delete(STAGING)
             return FileSink(spec, storage)
+        case "delta":
+            if spec.path is None:
+                raise SpecError(Problem("a delta sink needs a path", query=query))
+            columns = ", ".join(f"`{output.name}` {output.type}" for output in question.finish.outputs)
+            return DeltaSink(spec, columns, open_storage(spec.path, spark), application)
+        case "kafka":
+            return KafkaSink(question)
+        case "jdbc":
+            return JdbcSink(question, spark, application)
         case _:
-            return FormatSink(spec, query, checkpoint)
+            return FormatSink(spec, query, checkpoint.storage)
 
 
 def _load(name: str, query: str) -> Callable[[Any, int], Any]:

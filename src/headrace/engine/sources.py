@@ -6,25 +6,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.engine.messages import CORRUPT, PLACE, decode
+from headrace.engine.secrets import Secrets, resolve
 from headrace.errors import Problem, SpecError
-from headrace.model import Stream
+from headrace.model import Source, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["CORRUPT", "United", "read_stream", "unite"]
+__all__ = ["United", "has_intake", "read_stream", "unite"]
 
-CORRUPT = "_corrupt_record"
 # Formats whose readers can hand over a line they could not parse instead of failing.
 _LENIENT = frozenset({"json", "csv"})
 
 
-def read_stream(spark: SparkSession, stream: Stream) -> tuple[DataFrame, bool]:
-    """The stream's rows, and whether unparseable ones come along in a column of their own."""
+def has_intake(stream: Stream) -> bool:
+    """Whether the engine sets how many rows of a stream an epoch takes: Kafka's, unless the user has."""
+    source = stream.source
+    return source is not None and source.format == "kafka" and not _is_set(source, "maxoffsetspertrigger")
+
+
+def _is_set(source: Source, option: str) -> bool:
+    return any(key.lower().startswith(option) for key, _ in source.options)
+
+
+def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) -> tuple[DataFrame, bool]:
+    """The stream's rows, and whether unparseable ones come along in a column of their own.
+
+    `intake` is how many rows an epoch takes, where the engine sets that.
+    """
     source = stream.source
     if source is None:
         raise ValueError(f"stream '{stream.name}' has no source to read")
-    options = dict(source.options)
+    options = resolve(source.options, f"stream '{stream.name}'")
+    if source.format == "kafka":
+        options |= _kafka_options(stream, source, intake)
     if source.format == "synthetic":
         from headrace.engine.synthetic import SyntheticSource
 
@@ -39,11 +55,22 @@ def read_stream(spark: SparkSession, stream: Stream) -> tuple[DataFrame, bool]:
         reader = reader.schema(schema)
     try:
         rows = reader.options(**options).load(source.path) if source.path else reader.options(**options).load()
+        if source.value is not None:
+            rows = decode(rows, stream)
     except Exception as exc:
-        raise SpecError(
-            Problem(f"stream '{stream.name}' cannot be read as {source.format}: {str(exc).splitlines()[0]}")
-        ) from exc
-    return rows, lenient
+        complaint = Secrets(source.options).hide(str(exc).splitlines()[0])
+        raise SpecError(Problem(f"stream '{stream.name}' cannot be read as {source.format}: {complaint}")) from exc
+    return rows, lenient or source.value is not None
+
+
+def _kafka_options(stream: Stream, source: Source, intake: int | None) -> dict[str, str]:
+    """What is set unless the user has: a new checkpoint begins with the first message, an epoch takes so many."""
+    options = {} if _is_set(source, "starting") else {"startingOffsets": "earliest"}
+    if intake is not None and has_intake(stream):
+        options["maxOffsetsPerTrigger"] = str(intake)
+    if source.value is not None:
+        options["includeHeaders"] = "true"
+    return options
 
 
 @dataclass(frozen=True)
@@ -62,8 +89,10 @@ def unite(streams: Sequence[Stream], frames: Mapping[str, DataFrame], used: Mapp
     """The columns in use of all streams; each row has those of its stream, the others are null."""
     types: dict[tuple[int, str], str] = {}
     for i, stream in enumerate(streams):
+        messages = stream.source is not None and stream.source.value is not None
+        kept = {*used[stream.name], stream.time, CORRUPT, *(PLACE if messages else ())}
         for field in frames[stream.name].schema.fields:
-            if field.name in used[stream.name] or field.name in (stream.time, CORRUPT):
+            if field.name in kept:
                 types[i, field.name] = field.dataType.simpleString()
     parts = []
     for i, stream in enumerate(streams):

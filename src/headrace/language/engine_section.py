@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headrace.language.options import read_options
 from headrace.language.paths import absolute
-from headrace.language.streams_section import read_options
 from headrace.language.yaml_nodes import Value
 from headrace.model import EngineSettings
 
@@ -20,6 +20,9 @@ _KEYS = {
     "shedding": "whether load may be shed",
     "bins": "how many bins own state",
     "conf": "Spark settings",
+    "packages": "what Spark fetches from Maven",
+    "jars": "jars Spark needs beside its own",
+    "metrics": "the port of the metrics page",
 }
 
 
@@ -37,8 +40,12 @@ def read_engine(section: Value | None, base: Path) -> EngineSettings:
             case "checkpoint":
                 text = value.word()
                 settings["checkpoint"] = None if text is None else absolute(text, base)
-            case "bins":
-                settings["bins"] = value.whole()
+            case "bins" | "metrics":
+                settings[key] = value.whole()
+            case "packages":
+                settings[key] = tuple(_words(value))
+            case "jars":
+                settings[key] = tuple(absolute(path, base) for path in _words(value))
             case "conf":
                 settings["conf"] = read_options(value)
             case "schedule" | "join" | "shedding":
@@ -52,3 +59,9 @@ def read_engine(section: Value | None, base: Path) -> EngineSettings:
             section.document.add(str(exc), lines.get(key.removesuffix("_us"), section.line))
             del settings[key]
     return EngineSettings(**settings)
+
+
+def _words(value: Value) -> list[str]:
+    """A list of words, or one word alone."""
+    found = (each.word() for each in (value.items() if isinstance(value.content, list) else [value]))
+    return [word.strip() for word in found if word is not None]

@@ -9,8 +9,8 @@ from pathlib import Path
 from headrace.errors import Problem, SpecError
 from headrace.language.binder import bind_query
 from headrace.language.ddl import parse_schema
+from headrace.language.options import read_options
 from headrace.language.paths import absolute, is_name
-from headrace.language.streams_section import read_options
 from headrace.language.yaml_nodes import Document, Value
 from headrace.model import Column, Query, SinkSpec, StepFunction, Stream
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.language.ddl import parse_schema
+from headrace.language.messages import RAW_SCHEMA, read_decoding, with_message_columns
+from headrace.language.options import read_options
 from headrace.language.paths import absolute, is_name
 from headrace.language.suggest import nearest
 from headrace.language.synthetic import SYNTHETIC_COLUMNS, SYNTHETIC_FORMAT, SYNTHETIC_OPTIONS, SYNTHETIC_TIME
@@ -12,7 +14,7 @@ from headrace.language.yaml_nodes import Value
 from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, Kind, Source, Stream
 from headrace.units import parse_duration
 
-__all__ = ["read_options", "read_streams"]
+__all__ = ["read_streams"]
 
 _KEYS = {
     "source": "format, path and options of a Spark streaming source",
@@ -22,7 +24,12 @@ _KEYS = {
     "ahead": "how far in the future a row may be",
     "idle": "silence after which the stream holds nobody back",
 }
-_SOURCE_KEYS = {"format": "a Spark streaming format", "path": "where it reads", "options": "the source's options"}
+_SOURCE_KEYS = {
+    "format": "a Spark streaming format",
+    "path": "where it reads",
+    "options": "the source's options",
+    "value": "how values of messages are read",
+}
 # Names that an expression over several streams would read as something else.
 _TAKEN = frozenset({"window", "window_start", "window_end"})
 
@@ -101,13 +108,8 @@ def _read_source(name: str, value: Value | None, owner: Value, base: Path) -> So
     if kind is not None and kind.lower() == SYNTHETIC_FORMAT:
         kind = SYNTHETIC_FORMAT
         _check_synthetic(entries.get("options"))
-    return None if kind is None else Source(kind.strip(), absolute(path, base) if path else None, options)
-
-
-def read_options(value: Value | None) -> tuple[tuple[str, str], ...]:
-    """Options as Spark takes them, texts all."""
-    found = ((key, option.scalar_text()) for key, option in (value.mapping().items() if value is not None else ()))
-    return tuple((key, text) for key, text in found if text is not None)
+    decoding = read_decoding(entries.get("value"), kind, base)
+    return None if kind is None else Source(kind.strip(), absolute(path, base) if path else None, options, decoding)
 
 
 def _check_synthetic(value: Value | None) -> None:
@@ -138,12 +140,18 @@ def _read_schema(
                 "the synthetic source has a schema of its own", entries["schema"].line, "remove schema:"
             )
         return SYNTHETIC_COLUMNS, time
+    decoding = None if source is None else source.value
+    if "schema" not in entries and decoding is not None and decoding.format == "raw":
+        return with_message_columns(name, parse_schema(RAW_SCHEMA), decoding, owner), time
     if "schema" not in entries:
         owner.document.add(f"stream '{name}' has no schema", owner.line, "write schema: ts TIMESTAMP, src STRING, ...")
         return None, time
     text = entries["schema"].text()
     try:
-        return (None if text is None else parse_schema(text)), time
+        columns = None if text is None else parse_schema(text)
     except ValueError as exc:
         entries["schema"].document.add(f"schema of stream '{name}': {exc}", entries["schema"].line)
         return None, time
+    if columns is not None and decoding is not None:
+        columns = with_message_columns(name, columns, decoding, entries["schema"])
+    return columns, time

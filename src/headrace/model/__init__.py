@@ -5,6 +5,7 @@ from headrace.model.decision import (
     Flush,
     GroupSchedule,
     Idle,
+    Intake,
     Isolate,
     Move,
     ScheduleDecision,
@@ -12,6 +13,7 @@ from headrace.model.decision import (
     Stay,
 )
 from headrace.model.ledger import Entry
+from headrace.model.message import DECODINGS, MESSAGE_COLUMNS, Decoding
 from headrace.model.pipeline import EngineSettings, Pipeline, PlacementSettings, Site
 from headrace.model.query import (
     Aggregate,
@@ -40,12 +42,15 @@ from headrace.model.types import Column, DataType, Kind
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
 
 __all__ = [
+    "DECODINGS",
     "DEFAULT_AHEAD_US",
     "DEFAULT_IDLE_US",
+    "MESSAGE_COLUMNS",
     "Aggregate",
     "Column",
     "Comparison",
     "DataType",
+    "Decoding",
     "EngineSettings",
     "Entry",
     "EpochDecision",
@@ -54,6 +59,7 @@ __all__ = [
     "GroupSchedule",
     "HoppingWindow",
     "Idle",
+    "Intake",
     "Isolate",
     "Join",
     "JoinSide",

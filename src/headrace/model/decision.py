@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["EpochDecision", "Flush", "GroupSchedule", "Idle", "Isolate", "Move", "ScheduleDecision", "Split", "Stay"]
+__all__ = [
+    "EpochDecision",
+    "Flush",
+    "GroupSchedule",
+    "Idle",
+    "Intake",
+    "Isolate",
+    "Move",
+    "ScheduleDecision",
+    "Split",
+    "Stay",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,14 @@ class Isolate:
 
 
 @dataclass(frozen=True, slots=True)
+class Intake:
+    """How many rows an epoch may take from all sources whose intake the engine sets."""
+
+    rows: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpochDecision:
     """All that epoch `epoch` needs beyond its rows, written before anything acts and re-read on replay.
 
@@ -108,6 +127,7 @@ class EpochDecision:
     flush: Flush | None = None
     schedule: ScheduleDecision | None = None
     flows: Mapping[str, Any] = field(default_factory=dict)  # by query, in plain values with a reason
+    intake: Intake | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""
@@ -130,6 +150,7 @@ class EpochDecision:
             flush=Flush(**value["flush"]) if value["flush"] else None,
             schedule=_schedule(value["schedule"]) if value["schedule"] else None,
             flows=value.get("flows", {}),
+            intake=Intake(**value["intake"]) if value.get("intake") else None,
         )
 
 

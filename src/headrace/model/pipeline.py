@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from headrace.model.query import Query
@@ -13,12 +14,17 @@ __all__ = ["EngineSettings", "Pipeline", "PlacementSettings", "Site"]
 SCHEDULES = ("none", "aggressive", "conservative", "hybrid", "hybrid-late", "hybrid-late-pending")
 JOINS = ("auto", "hash", "split", "biclique", "hybrid")
 SHEDDING = ("auto", "off")
+# As Maven names a package: group, artifact, version.
+_COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 STRATEGIES = ("optimal", "edge", "edge+", "in-network", "warehouse")
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How one site runs; `trigger_us` is the time an epoch may take."""
+    """How one site runs; `trigger_us` is the time an epoch may take.
+
+    `packages` (Maven coordinates) and `jars` are what Spark needs beside its own; `metrics` is a port, 0 any free one.
+    """
 
     trigger_us: int = SECOND_US
     checkpoint: str | None = None
@@ -27,6 +33,9 @@ class EngineSettings:
     shedding: str = "auto"
     bins: int | None = None
     conf: tuple[tuple[str, str], ...] = ()
+    packages: tuple[str, ...] = ()
+    jars: tuple[str, ...] = ()
+    metrics: int | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -40,6 +49,11 @@ class EngineSettings:
             raise ValueError(f"trigger cannot be negative: {self.trigger_us} us")
         if self.bins is not None and not 1 <= self.bins <= 4096:
             raise ValueError(f"bins must be between 1 and 4096, not {self.bins}")
+        for package in self.packages:
+            if not _COORDINATES.fullmatch(package):
+                raise ValueError(f"'{package}' is not a package; write group:artifact:version")
+        if self.metrics is not None and not 0 <= self.metrics <= 65535:
+            raise ValueError(f"metrics must be a port between 0 and 65535, not {self.metrics}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.model.message import MESSAGE_COLUMNS, Decoding
 from headrace.model.types import Column, Kind
 from headrace.units import SECOND_US
 
@@ -17,11 +18,12 @@ DEFAULT_IDLE_US = 60 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How Spark reads a stream: a format, a path if it has one, and options."""
+    """How Spark reads a stream: a format, a path if it has one, and options; `value` if its rows are messages."""
 
     format: str
     path: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    value: Decoding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +54,10 @@ class Stream:
     def column(self, name: str) -> Column | None:
         """The column of that name, found as Spark finds it: ignoring case."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+    @property
+    def value_columns(self) -> tuple[Column, ...]:
+        """The columns that come from a message's value, if rows are messages; else all of them."""
+        if self.source is None or self.source.value is None:
+            return self.columns
+        return tuple(column for column in self.columns if column not in MESSAGE_COLUMNS)

@@ -30,6 +30,7 @@ from headrace.policies.flux import (
 )
 from headrace.policies.groups import Costs, Group, SchedulePolicy, SubGroup
 from headrace.policies.hot import find_hot, isolate, split
+from headrace.policies.intake import FIRST_INTAKE, Taken, plan_intake
 from headrace.policies.keyed import (
     FluxSettings,
     KeyedDecision,
@@ -58,6 +59,7 @@ from headrace.policies.watermark import StreamClock, advance_clock, find_idle, f
 
 __all__ = [
     "EVERYWHERE",
+    "FIRST_INTAKE",
     "KEY",
     "ONCE",
     "BinLoad",
@@ -94,6 +96,7 @@ __all__ = [
     "SideStats",
     "StreamClock",
     "SubGroup",
+    "Taken",
     "TaskState",
     "account",
     "advance_clock",
@@ -121,6 +124,7 @@ __all__ = [
     "next_collection_s",
     "next_round",
     "plan_epoch",
+    "plan_intake",
     "plan_merge",
     "planned_ahead",
     "reside",

@@ -1,0 +1,154 @@
+"""Results in a table of a database: an epoch is one transaction, and the database itself knows which have happened.
+
+Spark writes an epoch's results to a table of their own (`headrace_staging_...`). One transaction then moves them into
+the table and notes the epoch in `headrace_epochs`; if the note is there already, nothing is moved. So readers see all
+results of an epoch or none, and each once, whenever the engine dies.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.secrets import Secrets, resolve
+from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, Problem, SpecError
+from headrace.model import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["JdbcSink"]
+
+NOTES = "headrace_epochs"
+# How long a connection may take to say that it lives.
+ALIVE_S = 5
+
+
+class JdbcSink:
+    """Moves results into a table, an epoch per transaction."""
+
+    def __init__(self, query: Query, spark: SparkSession, application: str) -> None:
+        self.query, self.application, self._spark = query.name, application, spark
+        self.options = resolve(query.sink.options, f"query '{query.name}'")
+        self._secrets = Secrets(query.sink.options)
+        for needed in ("url", "dbtable"):
+            if needed not in self.options:
+                raise SpecError(Problem(f"a jdbc sink needs the option '{needed}'", query=query.name))
+        # Spark finds a driver by itself only among jars it was built with.
+        if self.options["url"].startswith("jdbc:postgresql:"):
+            self.options.setdefault("driver", "org.postgresql.Driver")
+        self._name = "'" + application.replace("'", "''") + "'"
+        self.table = self.options["dbtable"]
+        schema = self.table.rpartition(".")[0]
+        name = f"headrace_staging_{sha256(application.encode()).hexdigest()[:12]}"
+        self.staging = f"{schema}.{name}" if schema else name
+        self.notes = f"{schema}.{NOTES}" if schema else NOTES
+        self._prepare()
+
+    def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
+        with self._connected() as database:
+            if replay and self._noted(database) >= epoch:
+                return None
+            self._stage(results)
+            self._execute(
+                database, f"CREATE TABLE IF NOT EXISTS {self.table} AS SELECT * FROM {self.staging} WHERE 1 = 0"
+            )
+            database.commit()
+            note = f"UPDATE {self.notes} SET epoch = {epoch} WHERE application = {self._name} AND epoch < {epoch}"
+            rows = None
+            if self._execute(database, note) == 1:
+                columns = ", ".join(self._quoted(name) for name in results.columns)
+                rows = self._execute(
+                    database, f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {self.staging}"
+                )
+            database.commit()
+            self._execute(database, f"DROP TABLE {self.staging}")
+            database.commit()
+            return rows
+
+    def _prepare(self) -> None:
+        """Makes sure of the connection and of the table of notes, before any row is read."""
+        try:
+            with self._connected() as database:
+                self._execute(
+                    database,
+                    f"CREATE TABLE IF NOT EXISTS {self.notes} "
+                    "(application VARCHAR(300) PRIMARY KEY, epoch BIGINT NOT NULL)",
+                )
+                if self._noted(database) == -2:
+                    self._execute(database, f"INSERT INTO {self.notes} VALUES ({self._name}, -1)")
+                database.commit()
+        except HeadraceError as error:
+            told = self._told(error.__cause__ or error)
+            raise EnvironmentProblem(f"query '{self.query}' cannot use its database: {told}") from error
+
+    def _noted(self, database: Any) -> int:
+        """The last epoch that has been moved; -1 before the first, -2 if the application is new."""
+        statement = database.createStatement()
+        try:
+            found = statement.executeQuery(f"SELECT epoch FROM {self.notes} WHERE application = {self._name}")
+            return int(found.getLong(1)) if found.next() else -2
+        finally:
+            statement.close()
+
+    def _stage(self, results: DataFrame) -> None:
+        writer = results.write.format("jdbc").options(**{**self.options, "dbtable": self.staging})
+        writer.mode("overwrite").save()
+
+    def _execute(self, database: Any, sql: str) -> int:
+        statement = database.createStatement()
+        try:
+            return int(statement.executeUpdate(sql))
+        finally:
+            statement.close()
+
+    def _quoted(self, name: str) -> str:
+        return str(self._jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self.options["url"]).quoteIdentifier(name))
+
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """A connection that commits when it is told to; what goes wrong in it is an error without secrets."""
+        database = None
+        try:
+            database = self._connect()
+            database.setAutoCommit(False)
+            yield database
+        except Exception as failure:
+            # A database that lives has refused what it was given: that is the query's affair, and the others go on.
+            if database is not None and _lives(database):
+                raise HeadraceError(self._told(failure)) from failure
+            raise EngineError(
+                f"query '{self.query}' cannot write to its database: {self._told(failure)}; nothing is lost, "
+                "the run goes on from here when it is started again"
+            ) from failure
+        finally:
+            if database is not None:
+                database.close()
+
+    def _connect(self) -> Any:
+        jvm = self._jvm
+        dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self.options["url"])
+        parameters = jvm.PythonUtils.toScalaMap(self.options)
+        options = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(parameters)
+        return dialect.createConnectionFactory(options).apply(-1)
+
+    def _told(self, failure: BaseException) -> str:
+        """The first telling line of a failure, without secrets."""
+        lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+        causes = [line for line in lines if "Exception:" in line and "Py4J" not in line]
+        telling = [*causes, *lines, type(failure).__name__][0]
+        return self._secrets.hide(telling.rpartition("Exception:")[2].strip() or telling)
+
+
+def _lives(database: Any) -> bool:
+    try:
+        return bool(database.isValid(ALIVE_S))
+    except Exception:
+        return False

@@ -1,0 +1,87 @@
+"""Results as messages: a JSON object per result, keyed by its group, with the query and the epoch in headers.
+
+An epoch that is given again is sent again: each result at least once, and again only with the same headers, key and
+window.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from headrace.engine.secrets import Secrets, resolve
+from headrace.errors import EngineError, Problem, SpecError
+from headrace.model import Query, WindowAggregate
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["KafkaSink", "key_columns"]
+
+_NAME = re.compile(r"`?([A-Za-z_]\w*)`?")
+_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+
+def key_columns(query: Query) -> tuple[str, ...]:
+    """The result columns that are a group's keys, in the order of the SELECT list."""
+    root = query.root
+    keys = set(root.keys) if isinstance(root, WindowAggregate) else set()
+    plain = ((output.name, _NAME.fullmatch(output.sql)) for output in query.finish.outputs)
+    return tuple(name for name, match in plain if match is not None and match.group(1) in keys)
+
+
+class KafkaSink:
+    """Sends results to a topic by Spark's writer."""
+
+    def __init__(self, query: Query) -> None:
+        self.query, self.keys = query.name, key_columns(query)
+        self._secrets = Secrets(query.sink.options)
+        self.options = resolve(query.sink.options, f"query '{query.name}'")
+        for needed in ("kafka.bootstrap.servers", "topic"):
+            if needed not in self.options:
+                raise SpecError(Problem(f"a kafka sink needs the option '{needed}'", query=query.name))
+
+    def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
+        from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+        value = F.to_json(F.struct(*(F.col(f"`{name}`") for name in results.columns)), _JSON)
+        headers = F.array(
+            *(
+                F.struct(F.lit(key).alias("key"), F.lit(text).cast("binary").alias("value"))
+                for key, text in (("headrace-query", self.query), ("headrace-epoch", str(epoch)))
+            )
+        )
+        messages = results.select(self._key().alias("key"), value.alias("value"), headers.alias("headers"))
+        try:
+            messages.write.format("kafka").options(**self.options).save()
+        except Exception as failure:
+            told = _broker_says(str(failure))
+            if told is None:
+                raise
+            raise EngineError(
+                f"query '{self.query}' cannot write to Kafka: {self._secrets.hide(told)}; nothing is lost, the run "
+                "goes on from here when it is started again"
+            ) from failure
+        return None
+
+    def _key(self) -> Column:
+        """One key as its text, several as a JSON object, none as null: the broker spreads such messages."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if not self.keys:
+            return F.lit(None).cast("string")
+        if len(self.keys) == 1:
+            return F.col(f"`{self.keys[0]}`").cast("string")
+        return F.to_json(F.struct(*(F.col(f"`{name}`") for name in self.keys)), _JSON)
+
+
+def _broker_says(failure: str) -> str | None:
+    """What the broker, or its absence, has to do with a failure; None if it is the results' own.
+
+    >>> _broker_says("x: org.apache.kafka.common.errors.TimeoutException: no answer\\n at y")
+    'TimeoutException: no answer'
+    >>> _broker_says("org.apache.kafka.common.errors.RecordTooLargeException: 9 bytes"), _broker_says("divide by zero")
+    (None, None)
+    """
+    found = re.search(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+Exception[^\n]*)", failure)
+    return None if found is None or found.group(1).startswith("RecordTooLarge") else found.group(1).strip()
