@@ -507,13 +507,13 @@ def test_only_the_panes_that_windows_need_are_read():
 
 
 def test_when_all_fail_together_only_those_that_fail_alone_have_failed(monkeypatch: pytest.MonkeyPatch):
-    def answered(specs: object, batch: list[tuple[int, list[int]]], views: object) -> Iterator[tuple[int, object]]:
+    def answered(specs: object, batch: list[tuple[int, list[int]]], *views: object) -> Iterator[tuple[int, object]]:
         if any(number == 1 for number, _ in batch):
             raise ValueError("bad")
         yield from batch
 
     monkeypatch.setattr(answering, "_answered", answered)
     batch = [(0, [10]), (1, [20]), (2, [30])]
-    found = dict(answering._isolated([], batch, None))  # type: ignore[arg-type]
+    found = dict(answering._isolated([], batch, None, None))  # type: ignore[arg-type]
     assert (found[0], found[2]) == ([10], [30])
     assert str(found[1]) == "bad"
