@@ -294,7 +294,7 @@ class KeyedOperator:
         steps = isinstance(query.plan, StepPlan)
         finish: DirectFinish | None = direct_finish(query.plan.query) if writes and not steps else None
         direct = finish is not None or (writes and steps)
-        staging = sink.staging if direct and isinstance(sink, FileSink) else self._staging(moment)
+        staging = sink.staging if direct and isinstance(sink, FileSink) else self._staging(moment, name)
         query.log_bytes += sum(chunk.bytes for chunk in fresh)
         return KeyedWork(
             store,
@@ -314,8 +314,8 @@ class KeyedOperator:
             staging,
         )
 
-    def _staging(self, moment: Moment) -> str:
-        return f"{self._checkpoint.state_folder}/_keyed-{moment.decision.epoch}"
+    def _staging(self, moment: Moment, name: str) -> str:
+        return f"{self._checkpoint.state_folder}/_keyed-{moment.decision.epoch}-{name}"
 
     def _saves(self, query: _Query, state: KeyedState, decision: KeyedDecision, epoch: int) -> frozenset[int]:
         """The mini-partitions of which a snapshot is written.
@@ -359,9 +359,7 @@ class KeyedOperator:
             raise_if_not_a_querys(failure)
             stepped.failed[name] = cause_of(failure)
         finally:
-            folder = work.staging.removeprefix(f"{self._checkpoint.storage.root}/")
-            for file in files:
-                self._checkpoint.storage.delete(f"{folder}/{file}")
+            self._checkpoint.storage.delete(work.staging.removeprefix(f"{self._checkpoint.storage.root}/"))
 
     def _account(
         self,
