@@ -85,12 +85,17 @@ def unique_times(tables: list[pa.Table]) -> list[pa.Table]:
 
 
 def write_epochs(folder: Path, tables: Iterable[pa.Table], first: int = 0) -> None:
-    """Writes one file per epoch; Spark takes files in the order of their modification times."""
+    """Writes one file per epoch; Spark takes files in the order of their modification times.
+
+    A file gets its name when it is whole and has its time: one that a running query saw with today's date would make it
+    ignore all the others, which are years older.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for number, table in enumerate(tables, first):
-        path = folder / f"{number:05d}.parquet"
+        path = folder / f".{number:05d}.tmp"
         pq.write_table(table, path)
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+        path.rename(folder / f"{number:05d}.parquet")
 
 
 @dataclass(frozen=True)
