@@ -61,7 +61,14 @@ def few_minis(spark: Any) -> Any:
     spark.conf.unset("spark.headrace.flux.minis")
 
 
-def test_results_equal_duckdb_across_a_restart(spark: Any, tmp_path: Path, few_minis: None) -> None:
+@pytest.fixture
+def no_moves(spark: Any) -> Any:
+    spark.conf.set("spark.headrace.flux.moves", "off")
+    yield
+    spark.conf.unset("spark.headrace.flux.moves")
+
+
+def test_results_equal_duckdb_across_a_restart(spark: Any, tmp_path: Path, few_minis: None, no_moves: None) -> None:
     tables = unique_times(make_epochs(seed=61, epochs=7, rows=150))
     seen: list[Manifest] = []
     write_epochs(tmp_path / "in", tables[:4])
