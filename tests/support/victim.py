@@ -30,12 +30,16 @@ QUERIES = {
     "by_sql": "SELECT g, SUM(i) + 1 AS v, COUNT(DISTINCT s) AS n FROM r GROUP BY window(ts, '50 s', '20 s'), g",
     "total": "SELECT COUNT(*) AS n FROM r [WINDOW 40 s SLIDE 20 s]",
 }  # fmt: skip
-# Row windows and a function, where tasks open files themselves.
-KEYED = {
-    "rows": "SELECT k, ts, i, SUM(i) AS v, COUNT(*) AS n, MEDIAN(x) AS m FROM r [PARTITION BY k ROWS 4]",
-    "rows_by_sql": "SELECT g, ts, l, MAX(l) - MIN(l) AS v FROM r [PARTITION BY g ROWS 7]",
-    "counted": "SELECT k, i FROM r [PARTITION BY k]",
-}
+# Row windows and a function, where tasks open files themselves: asked for by HEADRACE_KEYED_KILLS, it takes long.
+KEYED: dict[str, str] = (
+    {}
+    if "HEADRACE_KEYED_KILLS" not in os.environ
+    else {
+        "rows": "SELECT k, ts, i, SUM(i) AS v, COUNT(*) AS n, MEDIAN(x) AS m FROM r [PARTITION BY k ROWS 4]",
+        "rows_by_sql": "SELECT g, ts, l, MAX(l) - MIN(l) AS v FROM r [PARTITION BY g ROWS 7]",
+        "counted": "SELECT k, i FROM r [PARTITION BY k]",
+    }
+)
 LATENESS_S = 20
 AHEAD_S = 10
 # Without decision replay the clock would have moved on by this when an epoch is run again.
