@@ -11,6 +11,9 @@ import pytest
 
 os.environ["TZ"] = "Asia/Kolkata"
 time.tzset()
+# Tests start many short-lived Sparks: compiling their code as well as it can be done takes longer than running it.
+QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICKLY} '-Dspark.executor.extraJavaOptions={QUICKLY}'")
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from join_victim import by_chance
-from joins import ARROW, PREDICATES, RANGES, judged, make_side, play, sql
+from joins import ARROW, PREDICATES, RANGES, by_chance, judged, make_side, play, sql
 from world import SECOND, START, assert_same, results
 
 from headrace.engine import Hooks, Manifest

@@ -95,7 +95,7 @@ class World:
     def start(self) -> None:
         """A new engine: nothing but files and the manifest's state is left."""
         io: Any = Io()
-        self.operator = keyed.KeyedOperator(None, self.checkpoint, io, self.processes, {}, self.settings)  # type: ignore[arg-type]
+        self.operator = keyed.KeyedOperator(None, self.checkpoint, io, self.processes, self.settings)  # type: ignore[arg-type]
 
     def run(self, rows: list[tuple[int, int | None, int | None]], flush: bool = False) -> None:
         decided = self.operator.decide({"q": PLAN}, self.state, self.epoch)

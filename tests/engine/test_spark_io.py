@@ -136,7 +136,7 @@ def test_a_kill_between_writing_and_naming_leaves_garbage_only(spark: Any, tmp_p
     home, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     for each in (home, undisturbed):
         write_epochs(each / "in", make_epochs(seed=5, epochs=2, rows=120))
-    command = [sys.executable, str(SUPPORT / "victim.py"), str(home), "2", "mid-carry@1", "nothing", "spark"]
+    command = [sys.executable, str(SUPPORT / "victim.py"), str(home), "2", "mid-carry@1", "nothing", "-", "spark"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])}
     child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert child.returncode == -signal.SIGKILL, child.stderr[-3000:]

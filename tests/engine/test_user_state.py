@@ -42,14 +42,16 @@ def planned(sql: str = SQL, **changes: Any) -> StepPlan:
     return made
 
 
-def operator(function: Any = count) -> KeyedOperator:
-    return KeyedOperator(None, None, None, None, {"q": function}, FluxSettings())  # type: ignore[arg-type]
+def operator() -> KeyedOperator:
+    return KeyedOperator(None, None, None, None, FluxSettings())  # type: ignore[arg-type]
 
 
 def kernel(function: Any = count, **changes: Any) -> StepKernel:
-    made = operator(function)._query("q", planned(**changes)).kernel
-    assert isinstance(made, StepKernel)
-    return made
+    made, plan = operator(), planned(**changes)
+    made.check({"q": plan}, {}, {"q": function})
+    kernel = made._query("q", plan).kernel
+    assert isinstance(kernel, StepKernel)
+    return kernel
 
 
 def rows(*values: tuple[int, int, str, int]) -> pl.DataFrame:
@@ -152,9 +154,9 @@ def test_an_older_state_is_migrated() -> None:
 )
 def test_another_state_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
     known = replace(begin(1, 64), version=1, schema="k STRING, n BIGINT, s BIGINT")
-    operator().check({"q": planned()}, {"q": known.to_json()})
+    operator().check({"q": planned()}, {"q": known.to_json()}, {"q": count})
     with pytest.raises(StateError, match=f"query 'q' .*{message}"):
-        operator().check({"q": planned(**changes)}, {"q": known.to_json()})
+        operator().check({"q": planned(**changes)}, {"q": known.to_json()}, {"q": count})
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_memory(bins: list[BinLoad], wanted: list[tuple[int, int, int]] | str):
         ),
         pytest.param(
             [
-                BinLoad(0, 0.2, (MiniLoad(0, 10, 90),), 100),
+                BinLoad(0, 0.2, (MiniLoad(0, 10, 80),), 100),
                 BinLoad(1, 1.0, (MiniLoad(2, 20, 5), MiniLoad(3, 20, 10)), 200),
             ],
             [(2, 1, 0)],
@@ -238,11 +238,11 @@ def test_memory(bins: list[BinLoad], wanted: list[tuple[int, int, int]] | str):
         ),
         pytest.param(
             [
-                BinLoad(0, 0.2, (MiniLoad(0, 10, 90),), 100),
+                BinLoad(0, 0.2, (MiniLoad(0, 10, 80),), 100),
                 BinLoad(1, 1.0, (MiniLoad(2, 20, 50), MiniLoad(3, 10, 10), MiniLoad(4, 10, 11)), 200),
             ],
             [(3, 1, 0)],
-            id="only what fits at the receiver moves",
+            id="only what fits at the receiver moves, and leaves a tenth of its memory free",
         ),
         pytest.param(
             [
@@ -256,6 +256,20 @@ def test_memory(bins: list[BinLoad], wanted: list[tuple[int, int, int]] | str):
 )  # fmt: skip
 def test_hybrid(bins: list[BinLoad], wanted: list[tuple[int, int, int]] | str):
     assert moved(hybrid(bins)) == wanted
+
+
+def test_memory_moves_no_more_than_what_does_not_fit():
+    bins = [
+        BinLoad(0, 0.5, tuple(MiniLoad(m, 10, 10, spilled=m < 3) for m in range(10)), 70),
+        BinLoad(1, 0.5, tuple(MiniLoad(m, 10, 10) for m in range(10, 20)), 400),
+    ]
+    moves = planned_ahead(hybrid, bins, 16)
+    assert isinstance(moves, tuple)
+    assert [(move.source, move.target) for move in moves] == [(0, 1)] * 3
+    after = after_moves(bins, moves)
+    assert not any(mini.spilled for each in after for mini in each.minis)
+    # Now bin 1 is the busier one, and bin 0 has no room to take anything back.
+    assert isinstance(hybrid(after), Stay)
 
 
 def test_a_move_says_why_in_numbers():
@@ -291,8 +305,8 @@ def test_budget(sizes: list[int], budget: int, taken: int):
     assert within(moves, budget) == tuple(moves[:taken])
 
 
-@pytest.mark.parametrize("limits", [(0.9, 0.9), (1.2, 0.0), (1.2, 1.1)])
-def test_limits_that_make_no_sense_are_refused(limits: tuple[float, float]):
+@pytest.mark.parametrize("limits", [(0.9, 0.9), (1.2, 0.0), (1.2, 1.1), (1.2, 0.9, 0.0), (1.2, 0.9, 1.1)])
+def test_limits_that_make_no_sense_are_refused(limits: tuple[float, ...]):
     with pytest.raises(ValueError, match="make no sense"):
         FluxLimits(*limits)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import sysconfig
@@ -14,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-import pyspark
 
-PYSPARK = Path(pyspark.__file__).parent
+from headrace.bench.cluster import LocalCluster
+
 # Six JVMs start on a machine that may have two cores and other work.
 PATIENCE_S = 300
 
@@ -30,36 +29,12 @@ def wait_for(what: Callable[[], object], seconds: float, why: Callable[[], str])
     return found
 
 
-class Cluster:
-    """A master and workers of one core each, with nothing of this process's Python path."""
+class Cluster(LocalCluster):
+    """A master and workers of one core each, with nothing of this process's Python path, that tests look into."""
 
     def __init__(self, home: Path, workers: int) -> None:
-        self._home, self._processes = home, []
-        home.mkdir(parents=True, exist_ok=True)
-        self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
-                    "--webui-port", "0")  # fmt: skip
-        found = wait_for(
-            lambda: re.search(r"spark://127\.0\.0\.1:\d+", self.log("master")), PATIENCE_S, lambda: self.log("master")
-        )
-        assert isinstance(found, re.Match)
-        self.url = found.group()
-        for i in range(workers):
-            self._start(f"worker{i}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
-                        "--webui-port", "0", "--cores", "1", "--memory", "700m",
-                        "--work-dir", str(home / f"work{i}"), self.url)  # fmt: skip
-        wait_for(
-            lambda: self.log("master").count("Registering worker") == workers, PATIENCE_S, lambda: self.log("master")
-        )
-
-    def _start(self, name: str, *command: str) -> None:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK"))}
-        environment |= {"SPARK_HOME": str(PYSPARK), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"}
-        with (self._home / f"{name}.log").open("wb") as log:
-            started = [str(PYSPARK / "bin" / "spark-class"), *command]
-            self._processes.append(subprocess.Popen(started, env=environment, stdout=log, stderr=log, cwd=self._home))
-
-    def log(self, name: str) -> str:
-        return (self._home / f"{name}.log").read_text()
+        super().__init__(home, workers, memory="700m")
+        self.__enter__()
 
     def executors(self) -> list[psutil.Process]:
         """The executors that run now."""
@@ -73,12 +48,7 @@ class Cluster:
         return found
 
     def stop(self) -> None:
-        for process in reversed(self._processes):
-            for child in psutil.Process(process.pid).children(recursive=True):
-                with suppress(psutil.Error):
-                    child.kill()
-            process.kill()
-            process.wait()
+        self.__exit__(None, None, None)
 
 
 def python_without(folder: Path, *packages: str) -> str:
@@ -99,5 +69,9 @@ def python_without(folder: Path, *packages: str) -> str:
 
 def environment_of_driver() -> dict[str, str]:
     """This process's environment, with its imports at hand and no Python chosen for tasks."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK", "SPARK"))}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("PYSPARK", "SPARK")) or key.endswith("OPTS")
+    }
     return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

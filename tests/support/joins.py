@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from world import SECOND, START, admit, results, write_epochs
 
 import headrace as hr
 from headrace.engine import Hooks
+from headrace.policies import JoinStats, JoinWay
 
 SCHEMA = "ts TIMESTAMP, k INT, s STRING, x DOUBLE, n BIGINT"
 ARROW = pa.schema(
@@ -134,3 +136,18 @@ def play(
         run.await_termination()
         first = cut
     return {name: results(home / name) for name in queries}
+
+
+def by_chance(rng: random.Random):  # type: ignore[no-untyped-def]
+    """A policy that knows nothing: any way, any roles, any hot keys, any host for any slice, all at random."""
+
+    def choose(stats: JoinStats, wanted: str = "auto", before: JoinWay | None = None, slices: int = 4) -> JoinWay:
+        ways = ["split left", "split right", "biclique"]
+        ways += ["hash", "hybrid left", "hybrid right"] if stats.equality else []
+        way, _, split = rng.choice(ways).partition(" ")
+        heavy = sorted({*stats.left.heavy, *stats.right.heavy})
+        hot = tuple(key for key in heavy if rng.random() < 0.5) if way == "hybrid" else ()
+        hosts = tuple(rng.randrange(len(stats.speeds)) for _ in range(slices))
+        return JoinWay(way, split or None, hot, hosts, "by chance")
+
+    return choose

@@ -32,7 +32,7 @@ class Chaos:
         waits = held | (set(spilled) - set(turn))
         mini = rng.randrange(len(owners))
         helpers = (owners[mini], *(b for b in range(bins) if b != owners[mini]))
-        splits = (Split(mini, helpers, "chance"),) if len(helpers) > 1 and mini not in waits else ()
+        splits = (Split(mini, helpers, "chance"),) if merges and len(helpers) > 1 and mini not in waits else ()
         self.moves, self.waits, self.splits = (
             self.moves + len(moves),
             self.waits + len(waits),

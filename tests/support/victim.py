@@ -1,19 +1,22 @@
 """A driver that tests kill: runs one pipeline over files, and dies where it is told to.
 
-    python victim.py HOME BINS POINT@EPOCH WITHOUT [IO]
+    python victim.py HOME BINS POINT@EPOCH WITHOUT [SEED [IO]]
 
 It kills itself, with -9, at a named point of an epoch ("-": nowhere). WITHOUT names the safeguard it runs without
-(decisions, sinks, manifests; "nothing": with all of them). IO is how tasks get at state. The point "mid-carry" lies
+(decisions, sinks, manifests; "nothing": with all of them). With a SEED ("-": none) the ways of joins and the places of
+keyed state are decided by chance, others in every epoch. IO is how tasks get at state. The point "mid-carry" lies
 where Spark has written files for tasks and they do not have their names yet; it is counted by job.
 
 The pipeline has rows dated around the wall clock of their epoch, so that a replay which asked the clock again would
-admit other rows; two directly written queries and one that Spark SQL finishes.
+admit other rows; two directly written queries and one that Spark SQL finishes; and flows, where tasks open files
+themselves: two joins, a row window, and a function.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable
@@ -30,16 +33,13 @@ QUERIES = {
     "by_sql": "SELECT g, SUM(i) + 1 AS v, COUNT(DISTINCT s) AS n FROM r GROUP BY window(ts, '50 s', '20 s'), g",
     "total": "SELECT COUNT(*) AS n FROM r [WINDOW 40 s SLIDE 20 s]",
 }  # fmt: skip
-# Row windows and a function, where tasks open files themselves: asked for by HEADRACE_KEYED_KILLS, it takes long.
-KEYED: dict[str, str] = (
-    {}
-    if "HEADRACE_KEYED_KILLS" not in os.environ
-    else {
-        "rows": "SELECT k, ts, i, SUM(i) AS v, COUNT(*) AS n, MEDIAN(x) AS m FROM r [PARTITION BY k ROWS 4]",
-        "rows_by_sql": "SELECT g, ts, l, MAX(l) - MIN(l) AS v FROM r [PARTITION BY g ROWS 7]",
-        "counted": "SELECT k, i FROM r [PARTITION BY k]",
-    }
-)
+FLOWS = {
+    "pairs": "SELECT a.i, b.i AS j FROM r AS a [RANGE 9 s] JOIN r AS b [RANGE 4 s] ON a.k = b.k AND a.i < b.i",
+    "outer": "SELECT a.l, b.i FROM r AS a [RANGE 6 s] FULL JOIN r AS b [RANGE 2 s] ON a.s = b.s",
+    "rows": "SELECT k, ts, i, SUM(i) AS v, COUNT(*) AS n, MEDIAN(x) AS m FROM r [PARTITION BY k ROWS 4]",
+    "counted": "SELECT k, l FROM r [PARTITION BY k]",
+}
+COUNTED = "k STRING, l BIGINT, n BIGINT"
 LATENESS_S = 20
 AHEAD_S = 10
 # Without decision replay the clock would have moved on by this when an epoch is run again.
@@ -87,21 +87,33 @@ def pipeline(spark: Any, home: Path) -> hr.Pipeline:
     pipe.stream("r", rows, time="ts", lateness=f"{LATENESS_S} seconds", ahead=f"{AHEAD_S} seconds")
     for name, sql in QUERIES.items():
         pipe.query(name, sql, sink=hr.parquet(str(home / name)))
-    for name, sql in KEYED.items() if spark.conf.get("spark.headrace.state.io", "auto") != "spark" else ():
-        step = hr.step(counted, state="k STRING, n BIGINT", results="k STRING, n BIGINT") if name == "counted" else None
+    for name, sql in FLOWS.items() if spark.conf.get("spark.headrace.state.io", "auto") != "spark" else ():
+        step = hr.step(counted, state="k STRING, n BIGINT", results=COUNTED) if name == "counted" else None
         pipe.query(name, sql, sink=hr.parquet(str(home / name)), step=step)
     return pipe
 
 
 def counted(state: Any, rows: Any) -> tuple[Any, Any]:
-    """Per key how many rows it has had, after each epoch that brought some."""
-    import pyarrow as pa
+    """For each row how many its key has had."""
+    import polars as pl
 
-    new = rows.group_by("k").aggregate([([], "count_all")]).rename_columns(["k", "n"])
-    both = pa.concat_tables([state.cast(new.schema), new])
-    sums = both.group_by("k").aggregate([("n", "sum")]).rename_columns(["k", "n"])
-    touched = set(new["k"].to_pylist())
-    return sums, sums.filter(pa.array([key in touched for key in sums["k"].to_pylist()]))
+    known = pl.from_arrow(state).rename({"n": "had"})
+    new = pl.from_arrow(rows).with_columns(n=pl.int_range(1, pl.len() + 1).over("k"))
+    told = new.join(known, on="k", how="left", nulls_equal=True, maintain_order="left")
+    told = told.select("k", "l", n=pl.col("n") + pl.col("had").fill_null(0))
+    kept = pl.concat([known.select("k", n="had"), told.select("k", "n")]).group_by("k").agg(pl.col("n").max())
+    return kept.to_arrow(), told.to_arrow()
+
+
+def decide_by_chance(seed: int) -> None:
+    """Takes the decisions about flows away from the policies."""
+    from joins import by_chance
+    from keyed_chaos import Chaos
+
+    from headrace.engine import join, keyed
+
+    join.choose_way, join.PERIOD = by_chance(random.Random(seed)), 1
+    keyed.decide_keyed, keyed.SNAPSHOT_EPOCHS = Chaos(random.Random(seed)), 2
 
 
 def finish(spark: Any, home: Path, bins: int, hooks: Hooks) -> None:
@@ -125,7 +137,8 @@ def die_while_carrying(probe: Callable[[str], None]) -> None:
 
 
 def main() -> None:
-    home, bins, kill, without, *io = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], *sys.argv[5:]
+    home, bins, kill, without = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    seed, io = (*sys.argv[5:], *("-", "auto")[len(sys.argv) - 5 :])
     point, _, epoch = kill.partition("@")
     seen: dict[str, int] = {}
 
@@ -136,8 +149,10 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     cripple(without)
+    if seed != "-":
+        decide_by_chance(int(seed))
     die_while_carrying(probe)
-    conf = {"spark.driver.memory": "1g", "spark.headrace.state.io": io[0] if io else "auto"}
+    conf = {"spark.driver.memory": "1g", "spark.headrace.state.io": io, "spark.headrace.flux.minis": "4"}
     spark = build_session("victim", "local[2]", conf)
     finish(spark, home, bins, Hooks(clock_us=clock(home, without), probe=probe))
     os._exit(0)

@@ -18,14 +18,16 @@ from headrace.errors import EngineError
 __all__ = ["LocalCluster", "SlowedDown", "executor_of"]
 
 # Several JVMs start on a machine that may have two cores.
-PATIENCE_S = 120
+PATIENCE_S = 300
+# Master and workers do little: compiling their code as well as it can be done is not worth it.
+DAEMON_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class LocalCluster:
     """A master and workers of one core each; ends with the `with`."""
 
     def __init__(self, home: Path, workers: int, memory: str = "1g") -> None:
-        self._home, self._workers, self._memory = home, workers, memory
+        self._home, self._workers, self._memory = home.absolute(), workers, memory
         self._processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
@@ -50,12 +52,24 @@ class LocalCluster:
 
         spark = Path(pyspark.__file__).parent
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK"))}
-        environment = {**kept, "SPARK_HOME": str(spark), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"}
+        environment = {
+            **kept,
+            "SPARK_HOME": str(spark),
+            "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": DAEMON_OPTIONS,
+        }
         log = self._home / f"{name}.log"
         command = [str(spark / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", "--host", "127.0.0.1"]
         with log.open("wb") as out:
             self._processes.append(
-                subprocess.Popen([*command, "--webui-port", "0", *arguments], env=environment, stdout=out, stderr=out)
+                subprocess.Popen(
+                    [*command, "--webui-port", "0", *arguments],
+                    env=environment,
+                    stdout=out,
+                    stderr=out,
+                    cwd=self._home,
+                )
             )
         return log
 

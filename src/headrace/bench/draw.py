@@ -73,9 +73,15 @@ def _flux(measures: dict[str, Any]) -> Any:
     """Rows per second of every epoch, with moves and without, for each kind of trouble."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 3.2))
-    troubles = {"skew": "80 % of rows to 20 % of keys", "slow": "one executor at 40 %", "memory": "one memory halved"}
-    for axes, (trouble, title) in zip(figure.subplots(1, 3, sharey=True), troubles.items(), strict=True):
+    titles = {
+        "skew": "80 % of rows to 20 % of keys",
+        "slow": "one executor at 40 %",
+        "memory": "one memory halved",
+        "alternating": "the skew changes sides",
+    }
+    troubles = {trouble: title for trouble, title in titles.items() if f"{trouble}_flux" in measures}
+    figure = Figure(figsize=(3.6 * len(troubles), 3.2), layout="constrained")
+    for axes, (trouble, title) in zip(figure.subplots(1, len(troubles), sharey=True), troubles.items(), strict=True):
         for side, colour in (("static", "#b0643c"), ("flux", "#3d6f99")):
             axes.plot(measures[f"{trouble}_{side}"]["rows_per_s"], label=side, color=colour)
         axes.axvline(measures["trouble_at_epoch"], color="#999999", linestyle=":")

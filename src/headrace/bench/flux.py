@@ -29,13 +29,14 @@ __all__ = ["bench_flux"]
 
 SCHEMA = "ts TIMESTAMP, k INT, v DOUBLE"
 START_US = 1_704_067_200_000_000
-# A median over 2000 rows is some 30 microseconds of real work for each row; the paper's group-by takes 45.
-LAST = 2000
+# A median over 5000 rows is some 35 microseconds of real work for each row; the paper's group-by takes 45.
+LAST = 5000
 SQL = f"SELECT k, ts, MEDIAN(v) AS m FROM r [PARTITION BY k ROWS {LAST}]"
-EXECUTORS, MINIS, KEYS, FILES = 2, 64, 60, 2
+# Files are many so that the executor which has time takes the next one: rows are absorbed where there is room, too.
+EXECUTORS, MINIS, KEYS, FILES = 2, 64, 60, 8
 TROUBLES = ("skew", "slow", "memory")
-# Epochs after which an alternating skew changes sides.
-ALTERNATES = 3
+# Epochs after which an alternating skew changes sides, and the bytes an epoch may then move.
+ALTERNATES, ALTERNATING_BUDGET = 3, 1 << 20
 # The share of the time in which the slowed executor runs.
 SPEED = 0.4
 # Epochs in which everything is compiled and state grows; then some without trouble, then trouble begins.
@@ -78,7 +79,7 @@ class _Side:
 
 
 def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
-    """A median over the last 2000 rows of 60 keys, on two executors of one core each, a real cluster. Ratios:
+    """A median over the last 5000 rows of 60 keys, on two executors of one core each, a real cluster. Ratios:
 
     - `skew_vs_static`: rows per second with moves over without, when 80 % of the rows come to have 20 % of the keys,
       which all hash to the first bin; `skew_vs_ideal`: over the rate before, when keys were even.
@@ -86,7 +87,7 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
       rate before, the sum of what both can do.
     - `memory_vs_static`: the same when the memory of one bin is halved, so that its state does not fit any more.
     - `vs_spark_state`: rows per second with moves over `applyInPandasWithState` doing the same, both with skew.
-    - `alternating_vs_static` (not with --quick): the skew changes sides every three epochs, which no move can follow.
+    - `alternating_vs_static` (not with --quick): the skew changes sides every three epochs; an epoch may move 1 MiB.
 
     `correct` compares the results of some keys with DuckDB's, and counts those of all.
     """
@@ -106,6 +107,9 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
             try:
                 keys = _Keys.found(spark)
                 troubles = TROUBLES if quick else (*TROUBLES, "alternating")
+                say("warming up")
+                _write(home / "rows_warm", keys, WARM + CALM, rows, "none")
+                _run(spark, home / "rows_warm", home / "warm", "off", "none")
                 say(f"writing {len(troubles) * epochs * rows:,} rows")
                 for trouble in troubles:
                     source = home / f"rows_{trouble}"
@@ -193,11 +197,13 @@ def _write(folder: Path, keys: _Keys, epochs: int, rows: int, trouble: str) -> N
 def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str) -> _Side:
     side, slowed = _Side(), list[SlowedDown]()
     spark.conf.set("spark.headrace.flux.moves", moves)
+    if trouble == "alternating":
+        spark.conf.set("spark.headrace.flux.budget", str(ALTERNATING_BUDGET))
     ended = [time.monotonic()]
 
     def note(manifest: Manifest) -> None:
         now = time.monotonic()
-        seen = {**manifest.observed["flows"]["q"], "epoch_s": now - ended[0]}
+        seen = {**manifest.observed["flows"]["q"], **manifest.observed["steps_s"], "epoch_s": now - ended[0]}
         if sum(manifest.observed["rows"].values()):
             # Rows that got their result: those of mini-partitions on disk may wait.
             side.rates.append(seen["rows"] / (now - ended[0]))
@@ -221,8 +227,8 @@ def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str
     finally:
         for each in slowed:
             each.end()
-        spark.conf.unset("spark.headrace.flux.memory")
-        spark.conf.unset("spark.headrace.flux.moves")
+        for name in ("budget", "memory", "moves"):
+            spark.conf.unset(f"spark.headrace.flux.{name}")
     return side
 
 

@@ -5,6 +5,7 @@ HEADRACE_JARS names the folder they are kept in, HEADRACE_IVYSETTINGS an Ivy set
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -45,7 +46,12 @@ def fetch_jars(packages: Iterable[str], transitive: bool = False) -> tuple[Path,
     for package in packages:
         folder = home / package.replace(":", "_")
         if not folder.exists():
-            _retrieve(package, folder, transitive)
+            home.mkdir(parents=True, exist_ok=True)
+            with (home / "lock").open("w") as lock:
+                # One at a time: Ivy's cache is not made for two.
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not folder.exists():
+                    _retrieve(package, folder, transitive)
         found += sorted(folder.glob("*.jar"))
     return tuple(found)
 

@@ -7,8 +7,9 @@ other sinks, DISTINCT, ordered expressions    a job each, by Spark's own writers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from headrace.engine.answer import AnswerSpec, Panes, spec_of
 from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
@@ -21,7 +22,7 @@ from headrace.engine.state_io import StateIo
 from headrace.planning import Spent, Workload
 from headrace.policies import Due
 
-__all__ = ["Answered", "Answering", "Given", "writes_parquet"]
+__all__ = ["Answered", "Answering", "Given", "adopt", "writes_parquet"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,39 @@ class Answered:
     rows: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     spent: list[Spent] = field(default_factory=list)
+
+
+class Told(Protocol):
+    """Rows that queries got in an epoch, and why those that failed did."""
+
+    rows: dict[str, int]
+    failed: dict[str, str]
+
+
+def adopt(
+    deliveries: Iterable[Delivery],
+    names: Sequence[str],
+    sinks: Mapping[str, Sink],
+    of: tuple[int, bool],
+    told: Told,
+    probe: Callable[[str], None],
+) -> None:
+    """Gives the sinks the files that tasks have written for them; `of` is the epoch, and whether it is repeated."""
+    files: dict[str, list[str]] = {name: [] for name in names}
+    for delivery in deliveries:
+        name = names[delivery.work]
+        if delivery.error is not None:
+            told.failed[name] = delivery.error
+        else:
+            assert delivery.file is not None
+            files[name].append(delivery.file)
+            told.rows[name] = told.rows.get(name, 0) + delivery.rows
+    probe("mid-sinks")
+    for name in names:
+        if name not in told.failed:
+            sink = sinks[name]
+            assert isinstance(sink, FileSink)
+            sink.adopt(files[name], *of)
 
 
 def writes_parquet(sink: Sink, io: StateIo) -> bool:
@@ -146,21 +180,8 @@ class Answering:
         spent = [item for item in delivered if isinstance(item, Spent)]
         answered.spent += spent
         self._took |= {item.group: item.seconds for item in spent}
-        files: dict[str, list[str]] = {name: [] for name in names}
-        for delivery in (item for item in delivered if isinstance(item, Delivery)):
-            name = names[delivery.work]
-            if delivery.error is not None:
-                answered.failed[name] = delivery.error
-            else:
-                assert delivery.file is not None
-                files[name].append(delivery.file)
-                answered.rows[name] = answered.rows.get(name, 0) + delivery.rows
-        self._probe("mid-sinks")
-        for name in names:
-            if name not in answered.failed:
-                sink = sinks[name]
-                assert isinstance(sink, FileSink)
-                sink.adopt(files[name], given.epoch, given.replay)
+        items = [item for item in delivered if isinstance(item, Delivery)]
+        adopt(items, names, sinks, (given.epoch, given.replay), answered, self._probe)
 
     def _deliver_by_sql(
         self, workload: Workload, sink: Sink, name: str, work: Work, panes: Panes, given: Given, answered: Answered

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Cut, Heavy, projection
-from headrace.engine.answering import writes_parquet
+from headrace.engine.answering import adopt, writes_parquet
 from headrace.engine.arrow_rows import arrow_schema
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.deliver import Delivery
 from headrace.engine.flows import Moment, Stepped
 from headrace.engine.join_sql import pairs_ddl, pairs_schema, spark_join
 from headrace.engine.join_task import Closing, Counted, JoinTask, JoinWork, PairsTask
@@ -206,23 +207,13 @@ class JoinOperator:
         names, moment = tuple(works), run.moment
         task = JoinTask(self._folder, tuple(works.values()))
         hosts = max(max(work.hosts) + 1 for work in works.values())
-        files: dict[str, list[str]] = {name: [] for name in names}
+        deliveries: list[Delivery] = []
         for item in blamed(lambda: self._io.join(task, hosts)):
-            name = names[item.work]
             if isinstance(item, Counted):
-                run.counted.setdefault(name, []).append(item)
-            elif item.error is not None:
-                stepped.failed[name] = item.error
+                run.counted.setdefault(names[item.work], []).append(item)
             else:
-                assert item.file is not None
-                files[name].append(item.file)
-                stepped.rows[name] = stepped.rows.get(name, 0) + item.rows
-        self._probe("mid-sinks")
-        for name in names:
-            if name not in stepped.failed:
-                sink = moment.sinks[name]
-                assert isinstance(sink, FileSink)
-                sink.adopt(files[name], moment.decision.epoch, moment.replay)
+                deliveries.append(item)
+        adopt(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
 
     def _pairs(self, plan: JoinPlan, work: JoinWork) -> DataFrame:
         task = PairsTask(self._folder, work, pairs_schema(plan))

@@ -155,20 +155,23 @@ class KeyedOperator:
         checkpoint: Checkpoint,
         io: StateIo,
         jobs: BinJobs,
-        functions: Mapping[str, Callable[..., Any]],
         settings: FluxSettings,
         memory_bytes: Callable[[], tuple[int, ...]] = tuple,
         probe: Callable[[str], None] = lambda point: None,
     ) -> None:
-        self._spark, self._checkpoint, self._io, self._jobs, self._functions = spark, checkpoint, io, jobs, functions
+        self._spark, self._checkpoint, self._io, self._jobs = spark, checkpoint, io, jobs
         self._settings, self._memory_bytes, self._probe = settings, memory_bytes, probe
+        self._functions: dict[str, Callable[..., Any]] = {}
         self._queries: dict[str, _Query] = {}
 
     def serves(self, plan: FlowPlan) -> bool:
         return isinstance(plan, RowsPlan | StepPlan)
 
-    def check(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any]) -> None:
-        """Loads the functions of the queries; refuses state of another version that nothing can change."""
+    def check(
+        self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], given: Mapping[str, Callable[..., Any]]
+    ) -> None:
+        """Loads functions that are not given; refuses state of another version that nothing can change."""
+        self._functions = {**{n: f for n, f in self._functions.items() if n not in flows}, **given}
         for name, plan in flows.items():
             if not self.serves(plan):
                 continue
@@ -297,6 +300,7 @@ class KeyedOperator:
         staging = sink.staging if direct and isinstance(sink, FileSink) else self._staging(moment, name)
         query.log_bytes += sum(chunk.bytes for chunk in fresh)
         return KeyedWork(
+            name,
             store,
             query.kernel,
             state.log,

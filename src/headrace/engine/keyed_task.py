@@ -192,6 +192,7 @@ def _shared(wanted: Any, rows: pl.DataFrame, minis: Mapping[int, MiniWork]) -> A
 class KeyedWork:
     """One query in an epoch: its kernel, its rows, its mini-partitions by bin, and where its results go."""
 
+    name: str
     store: str
     kernel: Kernel
     log: tuple[tuple[int, str], ...]
@@ -244,7 +245,7 @@ Read = tuple[str, int, pl.DataFrame]
 
 @dataclass
 class _Held:
-    """State in this process, of one store, and what has been read of mini-partitions that are on their way here."""
+    """State in this process, of one query, and what has been read of mini-partitions that are on their way here."""
 
     token: str | None
     minis: frozenset[int]
@@ -252,7 +253,7 @@ class _Held:
     shipped: dict[int, dict[tuple[str, int], Read]] = field(default_factory=dict)
 
 
-# By folder and store; a worker has one bin.
+# By folder and query; a worker has one bin.
 _held: dict[tuple[str, str], _Held] = {}
 
 
@@ -266,6 +267,9 @@ class KeyedTask:
     memory_bytes: tuple[int, ...] = ()  # for all bins, or for each; empty: what there is
 
     def __call__(self, bin_: int) -> Iterator[BinReport]:
+        for place in [place for place in _held if place[0] == self.folder]:
+            if place[1] not in {work.name for work in self.works}:
+                del _held[place]  # of a query that is gone
         worked = tuple(self._work(number, work, bin_) for number, work in enumerate(self.works))
         held = sum(size for each in worked for _, size in each.state)
         memory = _memory_bytes(held)
@@ -275,8 +279,7 @@ class KeyedTask:
 
     def _work(self, number: int, work: KeyedWork, bin_: int) -> Worked:
         began = time.perf_counter()
-        place = (self.folder, work.store)
-        held = _held.pop(place, None)
+        held = _held.pop((self.folder, work.name), None)
         try:
             return self._turn(number, work, bin_, held, began)
         except (CorruptStateError, OSError):
@@ -318,7 +321,7 @@ class KeyedTask:
             snapshot = write_chunk(self.folder, self.epoch, APART, made)
         file, results = self._deliver(work, turned.results)
         sizes = kernel.sizes(turned.state)
-        _held[self.folder, work.store] = _Held(work.after, mine, turned.state, held.shipped)
+        _held[self.folder, work.name] = _Held(work.after, mine, turned.state, held.shipped)
         return Worked(
             number,
             bin_,

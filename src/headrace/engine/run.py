@@ -33,7 +33,7 @@ from headrace.engine.user_state import load_function
 from headrace.engine.workload import adopt, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
 from headrace.language import bind_query
-from headrace.model import Intake, Pipeline, Query, SinkSpec, Step, Stream
+from headrace.model import Intake, Pipeline, Query, SinkSpec, Step, StepFunction, Stream
 from headrace.planning import Workload, plan_query
 from headrace.policies import FIRST_INTAKE
 from headrace.units import SECOND_US, parse_size
@@ -59,6 +59,16 @@ class ChosenSink(Protocol):
     def function(self) -> Callable[[Any, int], Any] | None: ...
 
 
+class ChosenStep(Protocol):
+    """A function with state as the Python API makes it."""
+
+    @property
+    def spec(self) -> StepFunction: ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+
 @dataclass
 class _Parts:
     """What a run is made of, and what it needs to change while it runs."""
@@ -70,6 +80,7 @@ class _Parts:
     checkpoint: Checkpoint
     io: StateIo
     epochs: Epochs
+    keyed: KeyedOperator
     sinks: dict[str, Sink]
     hooks: Hooks
     launch: Callable[[United], StreamingQuery]
@@ -179,13 +190,27 @@ class Run:
         priority: int = 0,
         weight: float = 1.0,
         lifetime: str | None = None,
+        step: ChosenStep | None = None,
     ) -> None:
         """Adds a query from the next epoch on; SpecError, and no change, if it cannot run. Default sink: memory."""
         streams = {stream.name: stream for stream in self._parts.pipeline.streams}
         spec = SinkSpec("memory") if sink is None else sink.spec
-        query = bind_query(name, sql, streams, sink=spec, priority=priority, weight=weight, lifetime=lifetime)
+        query = bind_query(
+            name,
+            sql,
+            streams,
+            sink=spec,
+            priority=priority,
+            weight=weight,
+            lifetime=lifetime,
+            step=None if step is None else step.spec,
+        )
         function = None if sink is None else sink.function
-        self.change(add=[query], functions={} if function is None else {name: function})
+        self.change(
+            add=[query],
+            functions={} if function is None else {name: function},
+            steps={} if step is None else {name: step.function},
+        )
 
     def drop_query(self, name: str) -> None:
         """Ends a query from the next epoch on; what only it needed is freed."""
@@ -196,6 +221,7 @@ class Run:
         add: Sequence[Query] = (),
         drop: Sequence[str] = (),
         functions: Mapping[str, Callable[[Any, int], Any]] | None = None,
+        steps: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         """Adds and drops queries between two epochs. All of it happens, or nothing, and SpecError says why.
 
@@ -206,10 +232,14 @@ class Run:
         with self._changing:
             if self._once or not self.is_active:
                 raise EngineError("queries are added and dropped while a run goes on; this one ends by itself or has")
-            self._change(add, drop, functions or {})
+            self._change(add, drop, functions or {}, steps or {})
 
     def _change(
-        self, add: Sequence[Query], drop: Sequence[str], functions: Mapping[str, Callable[[Any, int], Any]]
+        self,
+        add: Sequence[Query],
+        drop: Sequence[str],
+        functions: Mapping[str, Callable[[Any, int], Any]],
+        steps: Mapping[str, Callable[..., Any]],
     ) -> None:
         parts, notes = self._parts, list[str]()
         before = {query.name: query for query in parts.pipeline.queries}
@@ -218,7 +248,7 @@ class Run:
             if name not in known:
                 raise SpecError(Problem(f"there is no query '{name}'; known: {', '.join(known) or 'none'}"))
             del known[name]
-        judged = self._judged(add, known)
+        judged = self._judged(add, known, steps)
         plans = {query.name: plan_query(query) for query in judged}
         known |= {query.name: query for query in judged}
         _refuse_shared_paths(known.values())
@@ -242,7 +272,9 @@ class Run:
                     if q.name in parts.sinks and q.name not in functions and _goes_on(before.get(q.name), q)
                     else open_sink(q, parts.spark, parts.checkpoint, functions.get(q.name), False)
                 )
-            return made, adopt(manifest, made, others, notes.append), opened
+            adopted = adopt(manifest, made, others, notes.append)
+            parts.keyed.check({name: flow for name, flow in made.flows.items() if name in new}, adopted.flows, steps)
+            return made, adopted, opened
 
         # Spark's plan reads the columns in use: others need a new one, from the same offsets.
         parts.epochs.change(plan, (lambda: self._relaunch(united, columns)) if missing else lambda: None)
@@ -279,7 +311,9 @@ class Run:
         parts.hooks.on_note(f"epochs take up to {intake.rows:,} rows from now on: {intake.reason}")
         return True
 
-    def _judged(self, add: Sequence[Query], known: Mapping[str, Query]) -> list[Query]:
+    def _judged(
+        self, add: Sequence[Query], known: Mapping[str, Query], steps: Mapping[str, Callable[..., Any]]
+    ) -> list[Query]:
         """The queries to add with Spark's types; SpecError with the problems of all of them."""
         parts, problems, judged = self._parts, list[Problem](), list[Query]()
         names = {name.lower() for name in known}
@@ -292,7 +326,7 @@ class Run:
             try:
                 judged.append(judge(query, parts.pipeline.streams, parts.spark, rows))
                 plan_query(judged[-1])
-                if isinstance(query.root, Step):
+                if isinstance(query.root, Step) and query.name not in steps:
                     load_function(query.root.step.function, query.name)
             except SpecError as error:
                 problems += error.problems
@@ -402,12 +436,11 @@ def start(
             point,
             io,
             PinnedJobs(spark.sparkContext),
-            steps or {},
             flux,
             lambda: memory_of_bins(spark),
             hooks.probe,
         )
-        keyed.check(workload.flows, manifest.flows)
+        keyed.check(workload.flows, manifest.flows, steps or {})
         operators = (_joins(pipeline, spark, io, point, hooks), keyed)
         page, intake = MetricsPage(), IntakeControl(waiting, _intake_before(point), trigger_s or 0.0)
         epochs = Epochs(
@@ -436,7 +469,7 @@ def start(
             server.close()
         raise
     parts = _Parts(
-        spark, pipeline, sources, whole, point, io, epochs, sinks, hooks, launch, rows, columns, waiting, server
+        spark, pipeline, sources, whole, point, io, epochs, keyed, sinks, hooks, launch, rows, columns, waiting, server
     )
     run = Run(parts, query, once, flush)
     page.lag = run.waiting_rows

@@ -28,10 +28,13 @@ class FluxLimits:
 
     imbalance: float = 1.2  # least ratio of two bins' utilisations that is worth a move
     utilisation: float = 0.9  # a bin busier than this takes nothing
+    # Moves for the sake of load fill a bin's memory up to this share: filled to the brim, it would spill at the next
+    # row, and the memory policy would send back what the load policy has brought. Ours, not the paper's.
+    fullness: float = 0.9
 
     def __post_init__(self) -> None:
-        if self.imbalance < 1 or not 0 < self.utilisation <= 1:
-            raise ValueError(f"limits {self} make no sense: imbalance >= 1, 0 < utilisation <= 1")
+        if self.imbalance < 1 or not 0 < self.utilisation <= 1 or not 0 < self.fullness <= 1:
+            raise ValueError(f"limits {self} make no sense: imbalance >= 1, 0 < utilisation, fullness <= 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,18 +177,26 @@ def hybrid(bins: Sequence[BinLoad], limits: FluxLimits | None = None) -> tuple[M
     """The memory policy while anything is on disk, else the load policy, moving only to where there is room."""
     if any(mini.spilled for bin_ in bins for mini in bin_.minis):
         return memory(bins, limits)
-    return _load(bins, limits or FluxLimits(), lambda mini, receiver: mini.state_bytes <= -receiver.excess_bytes)
+    limits = limits or FluxLimits()
+
+    def has_room(mini: MiniLoad, receiver: BinLoad) -> bool:
+        return receiver.state_bytes + mini.state_bytes <= limits.fullness * receiver.memory_bytes
+
+    return _load(bins, limits, has_room)
 
 
 def after_moves(bins: Sequence[BinLoad], moves: Iterable[Move]) -> tuple[BinLoad, ...]:
-    """The bins as the policies expect them to be after these moves."""
+    """The bins as the policies expect them to be after these moves; what then fits is not on disk any more."""
     by_bin = {bin_.bin: bin_ for bin_ in bins}
     for move in moves:
         donor, receiver = by_bin[move.source], by_bin[move.target]
         mini = next(m for m in donor.minis if m.mini == move.mini)
         less, more = _after(mini, donor, receiver)
         rest = tuple(m for m in donor.minis if m.mini != move.mini)
-        by_bin[donor.bin] = replace(donor, utilisation=max(0.0, less), minis=rest)
+        left = replace(donor, utilisation=max(0.0, less), minis=rest)
+        if left.excess_bytes <= 0:
+            left = replace(left, minis=tuple(replace(m, spilled=False) for m in rest))
+        by_bin[donor.bin] = left
         installed = (*receiver.minis, replace(mini, spilled=False))
         by_bin[receiver.bin] = replace(receiver, utilisation=min(1.0, more), minis=installed)
     return tuple(by_bin[bin_.bin] for bin_ in bins)

@@ -211,6 +211,7 @@ def decide_keyed(state: KeyedState, bins: int, settings: FluxSettings, merges: b
         if move.mini not in under_way:
             owners[move.mini] = move.target
     splits = tuple(s for s in splits if s.bins[0] == owners[s.mini] and max(s.bins) < bins)
+    room = _room(state)
     residence = tuple(
         reside(
             [
@@ -218,7 +219,7 @@ def decide_keyed(state: KeyedState, bins: int, settings: FluxSettings, merges: b
                 for mini, owner in enumerate(owners)
                 if owner == bin_ and mini not in under_way
             ],
-            round(state.memory_bytes[bin_] * MEMORY_SHARE),
+            room[bin_],
             state.residence[bin_],
         )
         for bin_ in range(bins)
@@ -261,7 +262,12 @@ def _shipped(
 
 def _loads(state: KeyedState) -> tuple[BinLoad, ...]:
     spilled = frozenset(mini for each in state.residence for mini in each.spilled)
-    return bins_of(state.collected, state.owners, state.state_bytes, spilled, state.memory_bytes)
+    return bins_of(state.collected, state.owners, state.state_bytes, spilled, _room(state))
+
+
+def _room(state: KeyedState) -> tuple[int, ...]:
+    """Bytes of state that each bin may hold: the same for who decides what goes to disk, and what moves."""
+    return tuple(round(memory * MEMORY_SHARE) for memory in state.memory_bytes)
 
 
 def _fitted(state: KeyedState, bins: int) -> KeyedState:

@@ -1,0 +1,93 @@
+"""Row windows and functions that come and go while a run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from world import SCHEMA, admit, assert_same, make_epochs, results, unique_times, write_epochs
+
+import headrace as hr
+from headrace.errors import SpecError, StateError
+
+LATENESS_S = 20
+
+
+def running_count(state: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """For each row how many its key has had."""
+    counts = {row["k"]: row["n"] for row in state.to_pylist()}
+    told = []
+    for row in rows.to_pylist():
+        counts[row["k"]] = counts.get(row["k"], 0) + 1
+        told.append({"k": row["k"], "i": row["i"], "n": counts[row["k"]]})
+    kept = [{"k": k, "n": n} for k, n in counts.items()]
+    return pa.Table.from_pylist(kept, schema=state.schema), pa.Table.from_pylist(
+        told, pa.schema([("k", pa.string()), ("i", pa.int32()), ("n", pa.int64())])
+    )
+
+
+RESULTS = "k STRING, i INT, n BIGINT"
+COUNT = hr.step(running_count, state="k STRING, n BIGINT", results=RESULTS)
+SQL = "SELECT k, i FROM r [PARTITION BY k]"
+
+
+def counted(rows: pa.Table) -> list[tuple[Any, ...]]:
+    seen: dict[Any, int] = {}
+    found = []
+    for row in rows.sort_by("ts").to_pylist():
+        seen[row["k"]] = seen.get(row["k"], 0) + 1
+        found.append((row["k"], row["i"], seen[row["k"]]))
+    return found
+
+
+def test_functions_and_row_windows_come_and_go(spark: Any, tmp_path: Path) -> None:
+    tables = unique_times(make_epochs(seed=81, epochs=9, rows=100))
+    write_epochs(tmp_path / "in", tables[:2])
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    pipe = hr.Pipeline("changing").stream("r", source, time="ts", lateness=f"{LATENESS_S} seconds")
+    pipe.query("all", SQL, sink=hr.parquet(str(tmp_path / "all")), step=COUNT)
+    run = pipe.start(spark, str(tmp_path / "state"), "0 seconds")
+    try:
+        run.process_all_available()
+        before = admit(tables[:2], LATENESS_S).rows.num_rows
+        run.add_query("late", SQL, sink=hr.parquet(str(tmp_path / "late")), step=COUNT)
+        last = "SELECT k, i, COUNT(*) AS n FROM r [PARTITION BY k ROWS 3]"
+        run.add_query("rows", last, sink=hr.parquet(str(tmp_path / "rows")))
+        write_epochs(tmp_path / "in", tables[2:5], first=2)
+        run.process_all_available()
+        assert {n: seen["loaded_bytes"] for n, seen in run.progress.observed["flows"].items()} == {
+            "all": 0, "late": 0, "rows": 0}, "queries over the same rows have state of their own"  # fmt: skip
+        with pytest.raises(SpecError, match="already"):
+            run.add_query("late", SQL, step=COUNT)
+        run.drop_query("late")
+        write_epochs(tmp_path / "in", tables[5:7], first=5)
+        run.process_all_available()
+        kept = run.progress.flows
+        needed = {
+            name for state in kept.values() for name in (*state["snapshots"], *(chunk for _, chunk in state["log"]))
+        }
+        assert {chunk.name for chunk in run.progress.chunks} <= needed, "what a query has kept is gone with it"
+        assert set(kept) == {"all", "rows"}
+        # A query of the same name with other columns is another one.
+        other = hr.step(running_count, state="k STRING, n BIGINT", results=RESULTS, version=2)
+        run.add_query("late", SQL + " WHERE i > 0", sink=hr.parquet(str(tmp_path / "later")), step=other)
+        write_epochs(tmp_path / "in", tables[7:], first=7)
+        run.process_all_available()
+    finally:
+        run.stop()
+    pipe = hr.Pipeline("changing").stream("r", source, time="ts", lateness=f"{LATENESS_S} seconds")
+    pipe.query("all", SQL, sink=hr.parquet(str(tmp_path / "all")), step=hr.step(
+        running_count, state="k STRING, n BIGINT", results=RESULTS, version=2))  # fmt: skip
+    with pytest.raises(StateError, match="version 1"):
+        pipe.start(spark, str(tmp_path / "state"), once=True)
+    pipe = hr.Pipeline("changing").stream("r", source, time="ts", lateness=f"{LATENESS_S} seconds")
+    pipe.query("all", SQL, sink=hr.parquet(str(tmp_path / "all")), step=COUNT)
+    pipe.start(spark, str(tmp_path / "state"), once=True, flush=True).await_termination()
+    rows = admit(tables, LATENESS_S).rows
+    assert rows.num_rows > before
+    assert_same(results(tmp_path / "all"), counted(rows))
+    assert results(tmp_path / "late")
+    assert results(tmp_path / "later")
+    assert max(n for _, _, n in results(tmp_path / "rows")) == 3
