@@ -16,6 +16,15 @@ QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICKLY} '-Dspark.executor.extraJavaOptions={QUICKLY}'")
 
 
+# Files that take minutes: begun first, so that in the end no worker waits for another.
+LONGEST = ("kill", "kafka", "growth", "join_cluster", "cluster", "keyed_cluster", "rereading", "isolation", "sharing")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {f"test_{name}.py": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     import jars

@@ -19,7 +19,7 @@ from joins import ARROW
 from world import SECOND, START
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
-WORKERS, EPOCHS = 3, 9
+WORKERS, EPOCHS = 3, 8
 SUPPORT = Path(__file__).parent.parent / "support"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from world import SCHEMA, admit, assert_same, make_epochs, results, unique_times, write_epochs
 
@@ -88,6 +90,11 @@ def test_functions_and_row_windows_come_and_go(spark: Any, tmp_path: Path) -> No
     rows = admit(tables, LATENESS_S).rows
     assert rows.num_rows > before
     assert_same(results(tmp_path / "all"), counted(rows))
+    # After a flush there are no rows that wait, and state is all there is to go on from.
+    later = tables[-1].set_column(0, "ts", pc.add(tables[-1]["ts"], pa.scalar(timedelta(hours=1))))
+    write_epochs(tmp_path / "in", [later], first=9)
+    pipe.start(spark, str(tmp_path / "state"), once=True, flush=True).await_termination()
+    assert_same(results(tmp_path / "all"), counted(pa.concat_tables([rows, later.select(rows.column_names)])))
     assert results(tmp_path / "late")
     assert results(tmp_path / "later")
     assert max(n for _, _, n in results(tmp_path / "rows")) == 3

@@ -211,3 +211,12 @@ queries:
     (tmp_path / "p.yml").write_text(text.replace("    results: k STRING\n", ""))
     with pytest.raises(SpecError, match="query 'q' has function, and no results"):
         load_pipeline(tmp_path / "p.yml")
+
+
+def test_an_error_about_the_network_is_the_functions_own_and_not_one_about_state() -> None:
+    def away(state: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        raise ConnectionError("nobody there")
+
+    made = kernel(away)
+    with pytest.raises(RuntimeError, match="ConnectionError: nobody there"):
+        turn(made, made.empty(), rows((0, 1, "a", 1)), final_us=10)

@@ -46,6 +46,10 @@ def test_hot(world: list[BinLoad], hot: list[int]):
             id="and is joined again when it has cooled down",
         ),
         pytest.param(
+            bins({0: 8000}, {1: 1000}, {2: 1000}, {3: 0}), [Split(0, (0, 3), "hot")], [(0, (0, 1, 2, 3))],
+            id="more bins share what has become hotter",
+        ),
+        pytest.param(
             bins({0: 0}, {2: 0}), [Split(0, (0, 1), "hot")], [(0, (0, 1))], id="a pause changes nothing",
         ),
     ],
@@ -65,6 +69,13 @@ def test_what_cannot_be_split_gets_a_bin_to_itself():
     assert alone == (Isolate(0, 0, reason),)
     assert [(m.mini, m.source, m.target) for m in moves] == [(4, 0, 1), (1, 0, 2)]
     assert moves[0].reason == "bin 0 is left to mini-partition 0, which is hot"
+
+
+def test_others_stay_with_a_hot_one_where_no_bin_has_room_for_them():
+    hot = BinLoad(0, 1.0, (MiniLoad(0, 9000, 10), MiniLoad(1, 500, 30), MiniLoad(2, 400, 10)), 100)
+    alone, moves = isolate([hot, BinLoad(1, 0.1, (MiniLoad(3, 100, 10),), 30)])
+    assert [item.mini for item in alone] == [0]
+    assert [move.mini for move in moves] == [2]
 
 
 def test_nothing_moves_where_every_bin_holds_a_hot_one():

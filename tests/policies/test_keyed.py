@@ -198,3 +198,23 @@ def test_a_skew_that_alternates_does_not_thrash(period: int):
 def test_settings_that_make_no_sense_are_refused(name: str):
     with pytest.raises(ValueError, match=f"{name} must be at least 1"):
         FluxSettings(**{name: 0})
+
+
+def test_a_bin_is_left_to_a_hot_one_only_when_nothing_is_on_disk():
+    hot = Collected(10.0, (10.0, 2.0), (40_000, 10, 30, 5, 20, 3, 10, 2))
+    calm = decide_keyed(state(collected=hot), 2, SETTINGS, merges=False)
+    assert [item.mini for item in calm.isolated] == [0]
+    assert {(move.source, move.target) for move in calm.moves} == {(0, 1)}
+    spilled = (Residence(), Residence((1, 3), (1,)))
+    short = state(collected=hot, memory_bytes=(10**9, 30), residence=spilled)
+    found = decide_keyed(short, 2, SETTINGS, merges=False)
+    assert {(move.source, move.target) for move in found.moves} == {(1, 0)}, "memory first"
+
+
+def test_shared_work_is_not_taken_for_that_of_others():
+    """Bin 0 and 1 share the work of mini-partition 0; without it they are as busy as each other."""
+    split = (Split(0, (0, 1), "hot"),)
+    rows = (8000, 1000, 500, 0, 300, 0, 200, 0)
+    found = decide_keyed(state(collected=Collected(10.0, (9.0, 9.0), rows), splits=split), 2, SETTINGS, merges=True)
+    assert found.splits == split
+    assert found.moves == ()

@@ -46,6 +46,14 @@ NONE = Residence()
         pytest.param(
             minis((0, 0), (5, 60), (9, 60)), 100, NONE, Residence((1, 2), (1,)), id="what is empty need not go",
         ),
+        pytest.param(
+            minis((9, 30), (6, 30), (5, 30), (7, 30)), 100, Residence((1, 2), (1,)), Residence((2, 1), (2,)),
+            id="who is on disk stays there for a little more warmth",
+        ),
+        pytest.param(
+            minis((9, 30), (9, 30), (1, 30), (5, 30)), 100, Residence((1, 2), (1,)), Residence((2, 3), (2,)),
+            id="and comes back when another is clearly colder",
+        ),
         pytest.param([], 0, NONE, NONE, id="nothing"),
     ],
 )  # fmt: skip

@@ -25,7 +25,8 @@ class Chaos:
         moving = [item for item in (*state.moving, *(Moving(move, 1) for move in moves)) if rng.random() < 0.5]
         held = {item.move.mini for item in moving}
         for move in (*(item.move for item in state.moving), *moves):
-            if move.mini not in held:
+            # One in five is given up, with what was shipped of it.
+            if move.mini not in held and rng.random() < 0.8:
                 owners[move.mini] = move.target
         spilled = tuple(m for m in range(len(owners)) if m not in held and rng.random() < 0.3)
         turn = tuple(m for m in spilled if rng.random() < 0.5)

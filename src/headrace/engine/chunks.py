@@ -187,14 +187,15 @@ def slice_parts(folder: str, name: str, store: str) -> list[Part]:
 
 
 def read_numbers(
-    folder: str, name: str, store: str, numbers: frozenset[int]
-) -> Iterator[tuple[str, int, pl.DataFrame, int]]:
-    """Some slices of a row store in a chunk: the end of the part's name, its number, its rows and its length.
+    folder: str, name: str, store: str, numbers: frozenset[int], known: frozenset[int] = frozenset()
+) -> Iterator[tuple[str, Part, pl.DataFrame]]:
+    """Some slices of a row store in a chunk: the end of the part's name, the part, its rows; none at a `known` offset.
 
     They are read once and not remembered: who wants them again has made something of them.
     """
     uri = f"{folder}/{name}"
-    wanted = [part for part in _index(uri) if part.synopsis.startswith(store) and part.bin in numbers]
+    parts = (part for part in _index(uri) if part.synopsis.startswith(store) and part.bin in numbers)
+    wanted = [part for part in parts if part.offset not in known]
     if not wanted:
         return
     filesystem, path = open_filesystem(uri)
@@ -202,7 +203,7 @@ def read_numbers(
         with filesystem.open_input_file(path) as file:
             for part in sorted(wanted, key=lambda part: part.offset):
                 data = bytes(file.read_at(part.length, part.offset))
-                yield part.synopsis[len(store) :], part.bin, _decoded(uri, part, data), part.length
+                yield part.synopsis[len(store) :], part, _decoded(uri, part, data)
     except FileNotFoundError as exc:
         raise CorruptStateError(f"state file {uri} is missing") from exc
 

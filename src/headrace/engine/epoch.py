@@ -335,6 +335,7 @@ class Epochs:
                     self._clocks(),
                     progress.clocks,
                     self._manifest.flows,
+                    frozenset(n for n in flows if n in self._workload.queries and self._age(n, progress.clocks)[1]),
                 )
                 progress.stepped.add(operator.step(moment))
         progress.failed |= progress.stepped.failed
@@ -425,7 +426,8 @@ class Epochs:
         there = (*before.chunks, *progress.absorbed.chunks, *stepped.chunks)
         retained = retain(
             self._workload,
-            tuple(chunk for chunk in there if chunk.name not in stepped.replaced),
+            there,
+            stepped.named,
             {
                 **{s.id: EVER[0] for s in self._workload.stores},
                 **stepped.expired,
@@ -465,7 +467,7 @@ class Epochs:
         self._checkpoint.commit(manifest)
         self._manifest, self._described = manifest, self._workload
         self._probe("after-manifest")
-        self._checkpoint.clean(manifest, retained.dropped | stepped.replaced)
+        self._checkpoint.clean(manifest, retained.dropped)
 
     def _outcome(self, name: str, state: QueryState, progress: Progress) -> QueryState:
         if name in progress.failed:
@@ -493,16 +495,19 @@ class Epochs:
         )
 
     def _aged(self, name: str, state: QueryState, progress: Progress) -> QueryState:
-        """A query with a lifetime ends when time has passed it."""
-        plan = self._workload.queries[name]
-        if plan.query.lifetime_us is None:
-            return state
-        now = watermark_of(progress.clocks, streams_of(plan.query.root))
-        if now is None:
-            return state
-        ends = state.ends_us if state.ends_us is not None else now + plan.query.lifetime_us
-        owes = name in self._workload.plans and self._owes(name, ends, progress)
-        return replace(state, ends_us=ends, ended=now >= ends and not owes)
+        """A query with a lifetime ends when time has passed it, and it owes nothing."""
+        ends, over = self._age(name, progress.clocks)
+        owes = over and name in self._workload.plans and ends is not None and self._owes(name, ends, progress)
+        return replace(state, ends_us=ends, ended=over and not owes)
+
+    def _age(self, name: str, clocks: Mapping[str, StreamClock]) -> tuple[int | None, bool]:
+        """When the lifetime of a query ends, and whether time has passed that."""
+        query, ends = self._workload.queries[name].query, self._manifest.queries[name].ends_us
+        now = None if query.lifetime_us is None else watermark_of(clocks, streams_of(query.root))
+        if now is None or query.lifetime_us is None:
+            return ends, False
+        ends = now + query.lifetime_us if ends is None else ends
+        return ends, now >= ends
 
     def _owes(self, name: str, ends_us: int, progress: Progress) -> bool:
         """Whether windows up to a time have been put off to another epoch."""

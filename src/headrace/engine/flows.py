@@ -28,7 +28,8 @@ class Moment:
     """An epoch as an operator sees it: time before and after its rows, all state, its queries and their sinks.
 
     `chunks` were there before the epoch, `absorbed.chunks` came with its rows; `kept` are all synopses, of which an
-    operator feeds those over streams that it makes; `state` is what operators left in the last manifest.
+    operator feeds those over streams that it makes; `state` is what operators left in the last manifest; `ending` are
+    queries that this epoch is the last of.
     """
 
     decision: EpochDecision
@@ -41,6 +42,11 @@ class Moment:
     before: Mapping[str, StreamClock]
     after: Mapping[str, StreamClock]
     state: Mapping[str, Any]
+    ending: frozenset[str] = frozenset()
+
+    def is_last(self, query: str) -> bool:
+        """Whether nothing of a query's results may be put off to another epoch."""
+        return self.decision.flush is not None or query in self.ending
 
     @property
     def flush(self) -> bool:
@@ -52,8 +58,8 @@ class Stepped:
     """What an operator made of an epoch, by query, and of its stores.
 
     `expired` gives per store the time before which no row is needed any more: chunks that hold nothing newer go.
-    `clocks` are those of streams it makes, `chunks` what it absorbed of them, or state of its own; `replaced` are
-    chunks whose place others of `chunks` have taken. `state` goes into the manifest as it is.
+    `clocks` are those of streams it makes, `chunks` what it absorbed of them, or state of its own; of chunks that
+    are kept apart those stay that are `named`. `state` goes into the manifest as it is.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -62,7 +68,7 @@ class Stepped:
     expired: dict[str, int] = field(default_factory=dict)
     clocks: dict[str, StreamClock] = field(default_factory=dict)
     chunks: tuple[Chunk, ...] = ()
-    replaced: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     observed: dict[str, Any] = field(default_factory=dict)
 
     def add(self, other: Stepped) -> None:
@@ -74,7 +80,7 @@ class Stepped:
         self.clocks |= other.clocks
         self.observed |= other.observed
         self.chunks += other.chunks
-        self.replaced |= other.replaced
+        self.named |= other.named
 
 
 class FlowOperator(Protocol):

@@ -7,9 +7,8 @@ in the bin's process, and what is read of it from files is what has just moved t
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -104,7 +103,9 @@ class _Query:
     merges: bool
     schema: pa.Schema
     ddl: str
-    token: str | None = None
+    state: str = ""  # columns of a function's state, and their version
+    version: int = 0
+    tokens: dict[int, str] = field(default_factory=dict)  # by bin, of the state in its process
     log_bytes: int = 0
 
 
@@ -126,6 +127,12 @@ def _rows(plan: RowsPlan) -> _Query:
     results += [Column(aggregate.name, aggregate.type) for aggregate in plan.root.aggregates]
     kernel = RowsKernel(spec_of_rows(plan), _stored(plan))
     return _Query(plan, kernel, True, _schema(results), ", ".join(f"{c.name} {c.type}" for c in results))
+
+
+def _room(report: BinReport, work: int) -> int:
+    """Bytes that one query may have in a bin: what all of them may, less what the others have."""
+    others = sum(size for each in report.worked if each.work != work for _, size in each.state)
+    return max(0, report.memory_bytes - others)
 
 
 def _all_at_once(decision: KeyedDecision) -> KeyedDecision:
@@ -161,8 +168,8 @@ class KeyedOperator:
     ) -> None:
         self._spark, self._checkpoint, self._io, self._jobs = spark, checkpoint, io, jobs
         self._settings, self._memory_bytes, self._probe = settings, memory_bytes, probe
-        self._functions: dict[str, Callable[..., Any]] = {}
         self._queries: dict[str, _Query] = {}
+        self._checked: dict[str, _Query] = {}  # not at work yet
 
     def serves(self, plan: FlowPlan) -> bool:
         return isinstance(plan, RowsPlan | StepPlan)
@@ -171,7 +178,6 @@ class KeyedOperator:
         self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], given: Mapping[str, Callable[..., Any]]
     ) -> None:
         """Loads functions that are not given; refuses state of another version that nothing can change."""
-        self._functions = {**{n: f for n, f in self._functions.items() if n not in flows}, **given}
         for name, plan in flows.items():
             if not self.serves(plan):
                 continue
@@ -184,7 +190,7 @@ class KeyedOperator:
                         hint="use a folder all hosts share, or a file system that Arrow reaches",
                     )
                 )
-            self._query(name, plan)
+            self._checked[name] = self._made(name, plan, given.get(name))
             known = state.get(name)
             if not isinstance(plan, StepPlan) or known is None:
                 continue
@@ -226,8 +232,7 @@ class KeyedOperator:
     def step(self, moment: Moment) -> Stepped:
         names = tuple(moment.flows)
         decisions = {n: self._decided(n, plan, moment.decision.flows) for n, plan in moment.flows.items()}
-        if moment.flush:
-            decisions = {name: _all_at_once(decision) for name, decision in decisions.items()}
+        decisions = {n: _all_at_once(d) if moment.is_last(n) else d for n, d in decisions.items()}
         bins = max(decision.bins for decision in decisions.values())
         states = {name: self._state(moment.state.get(name), d.bins, len(d.owners)) for name, d in decisions.items()}
         works = {name: self._work(name, moment, states[name], decisions[name]) for name in names}
@@ -256,12 +261,17 @@ class KeyedOperator:
         assert isinstance(plan, RowsPlan | StepPlan)
         known = self._queries.get(name)
         if known is None or known.plan is not plan:
-            self._queries[name] = _rows(plan) if isinstance(plan, RowsPlan) else self._steps(name, plan)
-        return self._queries[name]
+            checked = self._checked.pop(name, None)
+            known = checked if checked is not None and checked.plan is plan else self._made(name, plan)
+            self._queries[name] = known
+        return known
 
-    def _steps(self, name: str, plan: StepPlan) -> _Query:
+    def _made(self, name: str, plan: FlowPlan, function: Callable[..., Any] | None = None) -> _Query:
+        if isinstance(plan, RowsPlan):
+            return _rows(plan)
+        assert isinstance(plan, StepPlan)
         step = plan.root.step
-        function = self._functions.get(name) or load_function(step.function, name)
+        function = function or load_function(step.function, name)
         migration = None if step.migration is None else load_function(step.migration, name, "migration")
         code = packed(function)
         assert code is not None
@@ -270,7 +280,8 @@ class KeyedOperator:
             name, code, plan.columns, plan.ties, _stored(plan), _schema(step.state), results, step.version,
             packed(migration),
         )  # fmt: skip
-        return _Query(plan, kernel, False, results, ", ".join(f"`{c.name}` {c.type}" for c in step.results))
+        ddl = ", ".join(f"`{c.name}` {c.type}" for c in step.results)
+        return _Query(plan, kernel, False, results, ddl, _columns(step.state), step.version)
 
     def _work(self, name: str, moment: Moment, state: KeyedState, decision: KeyedDecision) -> KeyedWork:
         query = self._query(name, moment.flows[name])
@@ -307,8 +318,7 @@ class KeyedOperator:
             tuple(chunk.name for chunk in fresh),
             _NEVER if watermark is None else watermark,
             {bin_: tuple(each) for bin_, each in works.items()},
-            query.token,
-            uuid.uuid4().hex,
+            dict(query.tokens),
             self._saves(query, state, decision, moment.decision.epoch),
             {bin_: tuple(each) for bin_, each in ships.items()},
             self._settings.budget_bytes,
@@ -327,6 +337,9 @@ class KeyedOperator:
         All of them when the log is as long as the state; else each in its turn, so that no epoch has to write many; and
         those that had a turn in memory and go back to disk.
         """
+        if state.version and state.version != query.version:
+            # So that soon no file is left that only a migration from the version before can read.
+            return frozenset(range(len(decision.owners)))
         turned = frozenset(mini for each in decision.residence for mini in each.turn)
         if query.log_bytes > max(SNAPSHOT_BYTES, 2 * sum(state.state_bytes)):
             query.log_bytes = 0
@@ -352,12 +365,14 @@ class KeyedOperator:
             self._probe("mid-sinks")
             sink.adopt(files, epoch, moment.replay)
             return
-        if not files:
+        if not files and not moment.replay:
             return
         query = self._queries[name]
         paths = [f"{for_spark(work.staging)}/{file}" for file in files]
         try:
-            raw = self._spark.read.schema(query.ddl).parquet(*paths)
+            reader = self._spark.read.schema(query.ddl)
+            # An epoch that is repeated may have had results before, in whose place there are none now.
+            raw = reader.parquet(*paths) if paths else self._spark.createDataFrame([], query.ddl)
             sink.write(spark_finish(raw, query.plan.query.finish), epoch, moment.replay)
         except Exception as failure:
             raise_if_not_a_querys(failure)
@@ -379,7 +394,7 @@ class KeyedOperator:
     ) -> None:
         query, epoch, minis = self._queries[name], moment.decision.epoch, len(decision.owners)
         by_bin = {each.bin: each for each in worked}
-        memory = {report.bin: report.memory_bytes for report in reports}
+        memory = {report.bin: _room(report, worked[0].work) for report in reports}
         rows, sizes = [0] * minis, list[int | None]([None] * minis)
         for each in worked:
             for mini, count in each.rows:
@@ -408,19 +423,18 @@ class KeyedOperator:
         made = tuple(each.snapshot for each in worked if each.snapshot is not None)
         least = min(bases)
         log = (*before.log, *((epoch, fresh) for fresh in work.fresh))
-        step = query.plan.root.step if isinstance(query.plan, StepPlan) else None
+        # State that waits is still of the version it had.
+        as_before = bool(waits) and before.version not in (0, query.version)
         state = replace(
             state,
-            schema="" if step is None else _columns(step.state),
-            version=0 if step is None else step.version,
+            schema=before.schema if as_before else query.state,
+            version=before.version if as_before else query.version,
             done_us=tuple(done),
             bases=tuple(bases),
             snapshots=tuple(snapshots),
             log=tuple(item for item in log if item[0] > least),
         )
-        needed = {*snapshots, *(chunk for _, chunk in state.log)}
-        there = {*before.snapshots, *(chunk for _, chunk in log)} - {None}
-        stepped.replaced |= frozenset(str(chunk) for chunk in there - needed)
+        stepped.named |= frozenset(name for name in snapshots if name) | {chunk for _, chunk in state.log}
         stepped.chunks += made
         stepped.state[name] = state.to_json()
         stepped.observed[name] = {
@@ -433,4 +447,4 @@ class KeyedOperator:
             "waiting": len(waits),
             "state_bytes": sum(state.state_bytes),
         }
-        query.token = work.after
+        query.tokens = {each.bin: each.token for each in worked}

@@ -1,6 +1,6 @@
 """What a bin does in an epoch: state in its worker's memory, the epoch's rows of its mini-partitions, results.
 
-State stays in the process between epochs, marked with a token that the driver gave it with the epoch that made it. A
+State stays in the process between epochs, marked with a token that the attempt which made it reports to the driver. A
 task that finds no state with the token it was told, or a mini-partition it did not have so far, reads it: the last
 snapshot, and the rows in the chunks since. So a lost worker, a repeated attempt, a move, a turn of one that was on disk
 and a restart are all the same: something to be read.
@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -158,11 +159,10 @@ class RowsKernel:
         return {m: round(n * per_row) for m, n in state["m"].value_counts().iter_rows()}
 
     def parts(self, state: pl.DataFrame, minis: frozenset[int]) -> Iterator[tuple[str, int, pl.DataFrame]]:
-        pieces = state.partition_by("m", as_dict=True, include_key=False)
+        pieces = self.only(state, minis).partition_by("m", as_dict=True, include_key=False)
         for (mini,), frame in sorted(pieces.items()):
             assert isinstance(mini, int)
-            if mini in minis:
-                yield from (("", mini, piece) for piece in frame.iter_slices(PART_ROWS))
+            yield from (("", mini, piece) for piece in frame.iter_slices(PART_ROWS))
 
 
 def by_mini(rows: pl.DataFrame, minis: Mapping[int, MiniWork]) -> Any:
@@ -199,8 +199,7 @@ class KeyedWork:
     fresh: tuple[str, ...]
     final_us: int
     bins: Mapping[int, tuple[MiniWork, ...]]
-    before: str | None  # the token of the state to go on from
-    after: str
+    before: Mapping[int, str]  # by bin the token of the state to go on from
     saves: frozenset[int]  # mini-partitions of which a snapshot is written
     ships: Mapping[int, tuple[MiniWork, ...]]  # what a bin reads ahead of a move that takes more than an epoch
     ship_bytes: int
@@ -216,6 +215,7 @@ class Worked:
 
     work: int
     bin: int
+    token: str = ""  # of the state that this attempt has left in its process
     seconds: float = 0.0
     load_s: float = 0.0
     loaded_bytes: int = 0
@@ -239,8 +239,9 @@ class BinReport:
     worked: tuple[Worked, ...] = ()
 
 
-# A part that was read: the end of its name, its mini-partition, its rows.
+# A part that was read: the end of its name, its mini-partition, its rows. Parts are known by chunk and offset.
 Read = tuple[str, int, pl.DataFrame]
+Parts = dict[tuple[str, int], Read]
 
 
 @dataclass
@@ -250,7 +251,7 @@ class _Held:
     token: str | None
     minis: frozenset[int]
     state: Any
-    shipped: dict[int, dict[tuple[str, int], Read]] = field(default_factory=dict)
+    shipped: dict[int, Parts] = field(default_factory=dict)
 
 
 # By folder and query; a worker has one bin.
@@ -282,34 +283,31 @@ class KeyedTask:
         held = _held.pop((self.folder, work.name), None)
         try:
             return self._turn(number, work, bin_, held, began)
-        except (CorruptStateError, OSError):
+        except (CorruptStateError, OSError, MemoryError):
             raise
         except Exception as error:  # the query's own: told, not raised
             return Worked(number, bin_, error=f"{type(error).__name__}: {error}".splitlines()[0])
 
     def _turn(self, number: int, work: KeyedWork, bin_: int, held: _Held | None, began: float) -> Worked:
         kernel, minis = work.kernel, {each.mini: each for each in work.bins.get(bin_, ())}
-        mine, loaded_bytes = frozenset(minis), 0
-        if held is None or held.token != work.before:
-            held = _Held(work.before, frozenset(), kernel.empty(), {} if held is None else held.shipped)
+        mine = frozenset(minis)
+        if held is None or held.token != work.before.get(bin_):
+            held = _Held("", frozenset(), kernel.empty(), {} if held is None else held.shipped)
         state = held.state if held.minis <= mine else kernel.only(held.state, mine)
         missing = [minis[mini] for mini in sorted(mine - held.minis)]
-        parts: list[Read] = []
-        for each in missing:
-            found = held.shipped.pop(each.mini, {})
-            loaded_bytes += self._read(work, each, found, None)
-            parts += found.values()
+        found = {each.mini: held.shipped.get(each.mini, {}) for each in missing}
+        loaded_bytes = self._read(work, missing, found, None)
+        parts = [part for some in found.values() for part in some.values()]
         if parts:
-            state = kernel.together(state, kernel.loaded(parts))
-        left = work.ship_bytes
-        for each in work.ships.get(bin_, ()):
-            size = self._read(work, each, held.shipped.setdefault(each.mini, {}), left)
-            left, loaded_bytes = left - size, loaded_bytes + size
+            state = kernel.together(state, self._loaded(work, parts))
+        ships = work.ships.get(bin_, ())
+        shipped = {each.mini: held.shipped.get(each.mini, {}) for each in ships}
+        loaded_bytes += self._read(work, ships, shipped, work.ship_bytes)
         load_s = time.perf_counter() - began
         fresh = [
-            frame.with_columns(pl.lit(mini, pl.Int32).alias("m"))
+            frame.with_columns(pl.lit(part.bin, pl.Int32).alias("m"))
             for name in work.fresh
-            for _, mini, frame, _ in read_numbers(self.folder, name, work.store, mine)
+            for _, part, frame in read_numbers(self.folder, name, work.store, mine)
         ]
         rows = pl.concat(fresh) if fresh else kernel.no_rows()
         turned = kernel.turn(Turn(state, rows, minis, work.final_us))
@@ -321,10 +319,12 @@ class KeyedTask:
             snapshot = write_chunk(self.folder, self.epoch, APART, made)
         file, results = self._deliver(work, turned.results)
         sizes = kernel.sizes(turned.state)
-        _held[self.folder, work.name] = _Held(work.after, mine, turned.state, held.shipped)
+        token = uuid.uuid4().hex
+        _held[self.folder, work.name] = _Held(token, mine, turned.state, shipped)
         return Worked(
             number,
             bin_,
+            token,
             time.perf_counter() - began,
             load_s if loaded_bytes else 0.0,
             loaded_bytes,
@@ -338,21 +338,39 @@ class KeyedTask:
         )
 
     def _read(
-        self, work: KeyedWork, mini: MiniWork, found: dict[tuple[str, int], Read], budget_bytes: int | None
+        self, work: KeyedWork, minis: Sequence[MiniWork], found: Mapping[int, Parts], budget_bytes: int | None
     ) -> int:
-        """Reads what is still missing of a mini-partition's snapshot and its rows since; how many bytes that was."""
-        names = [mini.snapshot] if mini.snapshot is not None else []
-        names += [name for epoch, name in work.log if epoch > mini.base]
+        """Reads what is still missing of mini-partitions, their snapshots and rows since; how many bytes that was.
+
+        What was found of chunks that are not a mini-partition's state any more is forgotten.
+        """
+        numbers: dict[str, set[int]] = {}
+        for each in minis:
+            names = [each.snapshot] if each.snapshot is not None else []
+            names += [name for epoch, name in work.log if epoch > each.base]
+            for name in names:
+                numbers.setdefault(name, set()).add(each.mini)
+            for place in [place for place in found[each.mini] if place[0] not in names]:
+                del found[each.mini][place]
         size = 0
-        for name in names:
-            parts = read_numbers(self.folder, name, work.store, frozenset([mini.mini]))
-            for i, (suffix, number, frame, length) in enumerate(parts):
+        for name, wanted in numbers.items():
+            known = frozenset(offset for mini in wanted for chunk, offset in found[mini] if chunk == name)
+            for suffix, part, frame in read_numbers(self.folder, name, work.store, frozenset(wanted), known):
+                found[part.bin][name, part.offset] = suffix, part.bin, frame
+                size += part.length
                 if budget_bytes is not None and size >= budget_bytes:
                     return size
-                if (name, i) not in found:
-                    found[name, i] = suffix, number, frame
-                    size += length
         return size
+
+    def _loaded(self, work: KeyedWork, parts: Sequence[Read]) -> Any:
+        """State from files. A query that fails loses it, so whatever is wrong with it stops the run instead."""
+        try:
+            return work.kernel.loaded(parts)
+        except MemoryError:
+            raise
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise CorruptStateError(f"state of query '{work.name}' cannot be taken over: {told}") from error
 
     def _deliver(self, work: KeyedWork, results: pl.DataFrame | pa.Table | None) -> tuple[str | None, int]:
         height = 0 if results is None else len(results)
@@ -371,11 +389,36 @@ class KeyedTask:
 
 
 def _memory_bytes(held: int) -> int:
-    """Bytes of state this process may hold: what it holds, and what its limit or its host has left."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    if limit != resource.RLIM_INFINITY:
-        return max(0, int(limit) - _status("/proc/self/status", "VmData:") + held)
-    return held + _status("/proc/meminfo", "MemAvailable:")
+    """Bytes of state this process may hold: what it holds, and what its limits, its group or its host have left."""
+    left = [_status("/proc/meminfo", "MemAvailable:")]
+    # Spark limits a worker's address space where `spark.executor.pyspark.memory` is set.
+    for limit, used in ((resource.RLIMIT_AS, "VmSize:"), (resource.RLIMIT_DATA, "VmData:")):
+        most, _ = resource.getrlimit(limit)
+        if most != resource.RLIM_INFINITY:
+            left.append(int(most) - _status("/proc/self/status", used))
+    left += [most - used for most, used in _groups()]
+    return held + max(0, min(left))
+
+
+def _groups() -> Iterator[tuple[int, int]]:
+    """The limits of the control group this process is in and of those above it, and what each uses of them."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return
+    inside = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    for folder in (Path("/sys/fs/cgroup") / inside, *(Path("/sys/fs/cgroup") / inside).parents):
+        try:
+            most = (folder / "memory.max").read_text().strip()
+            if most != "max":
+                cached = _lines(folder / "memory.stat").get("inactive_file", 0)
+                yield int(most), int((folder / "memory.current").read_text()) - cached
+        except (OSError, ValueError):
+            continue
+
+
+def _lines(path: Path) -> dict[str, int]:
+    return {name: int(value) for name, value in (line.split() for line in path.read_text().splitlines())}
 
 
 def _status(path: str, name: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,13 @@ def _perform(bins: Iterable[int]) -> Iterator[Any]:
 
 
 class PinnedJobs:
-    """Runs a callable once per bin, each time in the same worker of the same executor as long as it lives."""
+    """Runs a callable once per bin, each time in the same worker of the same executor as long as it lives.
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
+    `owner` keeps the bins of several runs in one Spark application apart.
+    """
+
+    def __init__(self, context: SparkContext, owner: str) -> None:
+        self._context, self._owner = context, f"{zlib.crc32(owner.encode()):08x}"
         self._homes: dict[int, tuple[str, str]] = {}
         self._rdds: dict[tuple[int, tuple[str, str]], RDD[Any]] = {}
         self._union: tuple[tuple[tuple[str, str], ...], RDD[Any]] | None = None
@@ -105,7 +109,7 @@ class PinnedJobs:
         placed = context._jsc.sc().makeRDD(seq(items), tag).toJavaRDD()
         rdd: RDD[Any] = RDD(placed, context, serializer).mapPartitions(_perform)
         before = dict(context.environment)
-        context.environment[_VARIABLE] = str(bin_)
+        context.environment[_VARIABLE] = f"{bin_} of {self._owner}"
         try:
             _ = rdd._jrdd  # made now, while the environment names the bin
         finally:

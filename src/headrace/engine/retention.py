@@ -45,6 +45,7 @@ def expired_panes(workload: Workload, queries: Mapping[str, QueryState]) -> dict
 def retain(
     workload: Workload,
     chunks: tuple[Chunk, ...],
+    named: frozenset[str],
     expired: Mapping[str, int],
     before: Mapping[str, Coverage],
     absorbed: Absorbed,
@@ -53,8 +54,15 @@ def retain(
     bins: int,
     epoch: int,
 ) -> Retained:
-    """Drops chunks that hold nothing newer than what has `expired`, by synopsis and store, and merges small ones."""
-    kept = tuple(c for c in chunks if any(id_ in expired and end > expired[id_] for id_, end in c.ends))
+    """Drops chunks that hold nothing newer than what has `expired`, by synopsis and store, and merges small ones.
+
+    Of chunks that are kept apart those stay that are `named`.
+    """
+    kept = tuple(
+        c
+        for c in chunks
+        if (c.name in named if c.level == APART else any(id_ in expired and end > expired[id_] for id_, end in c.ends))
+    )
     sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends), c.bytes) for c in kept if c.level != APART]
     merge = plan_merge(sizes, pieces=bins)
     if isinstance(merge, Merge):

@@ -435,7 +435,7 @@ def start(
             spark,
             point,
             io,
-            PinnedJobs(spark.sparkContext),
+            PinnedJobs(spark.sparkContext, storage.root),
             flux,
             lambda: memory_of_bins(spark),
             hooks.probe,

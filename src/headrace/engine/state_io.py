@@ -73,7 +73,7 @@ class ArrowIo:
     def __init__(self, spark: SparkSession, checkpoint: Checkpoint) -> None:
         self._spark, self._checkpoint = spark, checkpoint
         self._jobs = Jobs(spark.sparkContext)
-        self._pinned = None if is_local(spark.sparkContext) else PinnedJobs(spark.sparkContext)
+        self._pinned = None if is_local(spark.sparkContext) else PinnedJobs(spark.sparkContext, checkpoint.storage.root)
         self._reached: dict[str, bool] = {}
 
     def delivers_to(self, sink: Storage) -> bool:

@@ -63,6 +63,14 @@ def _unpacked(code: bytes) -> Callable[..., Any]:
     return pickle.loads(code)  # type: ignore[no-any-return]
 
 
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the user's function returns; an error of its own about files or the network is not one about state."""
+    try:
+        return function(*arguments)
+    except OSError as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
 @dataclass
 class Steps:
     """State of some mini-partitions: a table of each, and rows that are not final yet."""
@@ -109,7 +117,7 @@ class StepKernel:
         if version != self.version:
             if self.migration is None:
                 raise EngineError(f"state of '{self.name}' has version {version}, its function wants {self.version}")
-            table = _unpacked(self.migration)(table, version)
+            table = _called(_unpacked(self.migration), table, version)
         return self._checked(table, self.state, "state")
 
     def _checked(self, table: Any, schema: pa.Schema, what: str) -> pa.Table:
@@ -144,7 +152,7 @@ class StepKernel:
             assert isinstance(mini, int)
             given = some.select(pl.col(source).alias(name) for name, source in self.columns)
             table = given.to_arrow(compat_level=pl.CompatLevel.oldest())
-            made = step(tables.get(mini, self.state.empty_table()), table)
+            made = _called(step, tables.get(mini, self.state.empty_table()), table)
             if not isinstance(made, tuple) or len(made) != 2:
                 raise TypeError(f"function '{self.name}' returned {type(made).__name__}, not (state, results)")
             tables[mini] = self._checked(made[0], self.state, "state")

@@ -30,7 +30,8 @@ def find_hot(bins: Sequence[BinLoad]) -> tuple[MiniLoad, ...]:
 def split(bins: Sequence[BinLoad], before: Sequence[Split] = ()) -> tuple[Split, ...]:
     """Hot mini-partitions with the bins that share the work of each: as many as it has shares, its own and the idlest.
 
-    One that is split stays so while it has half a fair share or more: splitting and joining again is work too.
+    One that is split stays so while it has half a fair share or more: splitting and joining again is work too. It gets
+    more bins when it has come to more shares than bins.
     """
     total, known = sum(bin_.rows for bin_ in bins), {item.mini: item for item in before}
     hot = {mini.mini for mini in find_hot(bins)}
@@ -38,10 +39,11 @@ def split(bins: Sequence[BinLoad], before: Sequence[Split] = ()) -> tuple[Split,
     for bin_ in bins:
         for mini in bin_.minis:
             share = mini.rows / total if total else 0.0
-            if mini.mini in known and (total < LEAST_ROWS or 2 * share * len(bins) >= 1):
+            wanted = min(len(bins), math.ceil(share * len(bins)))
+            enough = mini.mini in known and (total < LEAST_ROWS or len(known[mini.mini].bins) >= wanted)
+            if enough and (total < LEAST_ROWS or 2 * share * len(bins) >= 1):
                 found.append(known[mini.mini])
             elif mini.mini in hot:
-                wanted = min(len(bins), math.ceil(share * len(bins)))
                 others = sorted((b for b in bins if b.bin != bin_.bin), key=lambda b: (b.utilisation, b.bin))
                 helpers = (bin_.bin, *sorted(b.bin for b in others[: wanted - 1]))
                 reason = f"it has {share:.0%} of all rows, a bin's fair share is {1 / len(bins):.0%}"
@@ -52,7 +54,7 @@ def split(bins: Sequence[BinLoad], before: Sequence[Split] = ()) -> tuple[Split,
 def isolate(bins: Sequence[BinLoad]) -> tuple[tuple[Isolate, ...], tuple[Move, ...]]:
     """Hot mini-partitions that stay alone in their bins, and the moves that take all others there away.
 
-    Others go to the idlest bin that holds no hot one; where every bin holds one, nothing moves.
+    Others go to the idlest bin that holds no hot one and has room; where there is none, they stay.
     """
     hot = {mini.mini for mini in find_hot(bins)}
     total = sum(bin_.rows for bin_ in bins)
@@ -69,7 +71,7 @@ def isolate(bins: Sequence[BinLoad]) -> tuple[tuple[Isolate, ...], tuple[Move, .
     for item in alone:
         own = next(bin_ for bin_ in bins if bin_.bin == item.bin)
         for mini in sorted(own.minis, key=lambda m: (-m.rows, m.mini)):
-            free = [bin_ for bin_ in bins if bin_.bin not in taken]
+            free = [bin_ for bin_ in bins if bin_.bin not in taken and mini.state_bytes <= -bin_.excess_bytes]
             if mini.mini in hot or not free:
                 continue
             target = min(free, key=lambda b: (b.utilisation, b.bin))

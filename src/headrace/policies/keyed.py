@@ -236,15 +236,31 @@ def _round(
     """The end of a round: what to do about hot mini-partitions, then what the hybrid policy wants."""
     splits = split(loads, state.splits) if merges else ()
     isolated, away = ((), ()) if merges else isolate(loads)
-    if away:
+    # While anything is on disk, memory comes first: a bin that is left to one may have the room that another needs.
+    if away and not any(mini.spilled for bin_ in loads for mini in bin_.minis):
         return splits, isolated, within(away, settings.budget_bytes), away[0].reason
-    shared = {item.mini for item in splits}
-    # Those whose work is shared stay where they are: their load is everybody's.
-    movable = [replace(b, minis=tuple(m for m in b.minis if m.mini not in shared)) for b in loads]
+    movable = [_without(bin_, splits, loads) for bin_ in loads]
     found = planned_ahead(lambda bins: hybrid(bins, settings.limits), movable, settings.ahead)
     if isinstance(found, Stay):
         return splits, isolated, (), found.reason
     return splits, isolated, within(found, settings.budget_bytes), found[0].reason
+
+
+def _without(bin_: BinLoad, splits: Sequence[Split], bins: Sequence[BinLoad]) -> BinLoad:
+    """A bin as if it had no mini-partitions whose work is shared: these stay where they are, each with its helpers."""
+    if not splits:
+        return bin_
+    rows = {mini.mini: mini.rows for each in bins for mini in each.minis}
+    helped = sum(rows[item.mini] / len(item.bins) for item in splits if bin_.bin in item.bins)
+    rest = tuple(mini for mini in bin_.minis if mini.mini not in {item.mini for item in splits})
+    own = sum(mini.rows for mini in rest)
+    taken = bin_.state_bytes - sum(mini.state_bytes for mini in rest)
+    return replace(
+        bin_,
+        utilisation=bin_.utilisation * (own / (own + helped) if own + helped else 1.0),
+        minis=rest,
+        memory_bytes=max(0, bin_.memory_bytes - taken),
+    )
 
 
 def _shipped(

@@ -9,6 +9,9 @@ from headrace.policies.flux import MiniLoad
 
 __all__ = ["Residence", "reside"]
 
+# What comes back from disk is so many times as warm as what goes there in its place: each such change is a read.
+CLEARLY = 1.5
+
 
 @dataclass(frozen=True, slots=True)
 class Residence:
@@ -26,8 +29,8 @@ class Residence:
 def reside(minis: Sequence[MiniLoad], memory_bytes: int, before: Residence) -> Residence:
     """The coldest go to disk, fewest rows first, until the rest and the largest of those on disk fit together.
 
-    One that has been on disk comes back when there is room. Those on disk take turns: each epoch as many as fit into
-    what is left, at least one, the longest waiting first.
+    One that has been on disk comes back when there is room, or another is clearly colder. Those on disk take turns:
+    each epoch as many as fit into what is left, at least one, the longest waiting first.
 
     >>> minis = [MiniLoad(0, 90, 40), MiniLoad(1, 5, 40), MiniLoad(2, 50, 40)]
     >>> reside(minis, 200, Residence())
@@ -43,7 +46,8 @@ def reside(minis: Sequence[MiniLoad], memory_bytes: int, before: Residence) -> R
         return Residence()
     chosen: list[int] = []
     largest = 0
-    for mini in sorted(minis, key=lambda m: (m.rows, -m.state_bytes, m.mini)):
+    were = frozenset(before.spilled)
+    for mini in sorted(minis, key=lambda m: (m.rows / CLEARLY if m.mini in were else m.rows, -m.state_bytes, m.mini)):
         if left + largest <= memory_bytes:
             break
         if mini.state_bytes:
