@@ -172,7 +172,7 @@ def test_a_union_is_explained(bind: Callable[..., Query], streams: dict[str, Str
         pytest.param("      top, twin ask for the same and are computed once", id="equal queries"),
         pytest.param("      5 panes per answer; kept for itself", id="why a query is answered so"),
         pytest.param("  top: [WINDOW 10 min SLIDE 4 min] over packets, to parquet", id="a query and its sink"),
-        pytest.param("  recent: [PARTITION BY c0 ROWS 100] over packets, to parquet", id="a row window"),
+        pytest.param("  recent: [PARTITION BY packets.src ROWS 100] over packets, to parquet", id="a row window"),
         pytest.param("  pairs: inner join of p [RANGE 10 s], f [RANGE 5 s], to parquet", id="a join"),
         pytest.param("      pairs are looked up by src = src, and finished by the tasks that join", id="how it is run"),
     ],

@@ -134,7 +134,7 @@ def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
         text = entries[key].text()
         try:
             tables[key] = parse_schema(text or "")
-        except SpecError as exc:
+        except ValueError as exc:
             entries[key].document.add(f"{key} of query '{name}': {exc}", entries[key].line)
     if function is None or version is None or len(tables) < 2:
         return None

@@ -166,12 +166,11 @@ def _keyed(plan: FlowPlan) -> dict[str, Any]:
     assert isinstance(plan, RowsPlan | StepPlan)
     store = plan.stores[0]
     shares = isinstance(plan, RowsPlan)
+    rows = f" ROWS {plan.root.window.rows}" if isinstance(plan, RowsPlan) else ""
     settings = FluxSettings()
     hot = "bins share the work of one that is hot" if shares else "one that is hot gets a bin to itself"
     return {
-        "window": str(plan.root.window)
-        if isinstance(plan, RowsPlan)
-        else f"[PARTITION BY {', '.join(store.feeds[0].keys)}]",
+        "window": f"[PARTITION BY {', '.join(store.feeds[0].keys)}{rows}]",
         "function": None if isinstance(plan, RowsPlan) else plan.root.step.function,
         "version": None if isinstance(plan, RowsPlan) else plan.root.step.version,
         "keys": list(store.feeds[0].keys),
@@ -224,7 +223,7 @@ def _synopsis(kept: Kept) -> dict[str, Any]:
 # How many Spark jobs an epoch takes, whatever its rows.
 JOBS = (
     "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 for all joins that "
-    "do, 1 per other due query or join"
+    "do, 1 for all row windows and functions, 1 per other due query or join"
 )
 
 
@@ -235,7 +234,8 @@ def explain_text(pipeline: Pipeline) -> str:
     for name, stream in value["streams"].items():
         source = stream["source"] or "a DataFrame"
         lines.append(f"  {name}: from {source}, time {stream['time']}, rows up to {stream['lateness']} late are used")
-    lines += ["", "synopses (partial aggregates by pane, kept once however many queries they serve)"]
+    if value["synopses"]:
+        lines += ["", "synopses (partial aggregates by pane, kept once however many queries they serve)"]
     for id_, synopsis in value["synopses"].items():
         keys = ", ".join(synopsis["keys"]) or "no key"
         detail = f", detail {synopsis['detail']}" if synopsis["detail"] else ""
@@ -244,7 +244,8 @@ def explain_text(pipeline: Pipeline) -> str:
             f"  {id_}: panes of {synopsis['pane']} of {', '.join(synopsis['streams'])}{where} by {keys}{detail}"
         )
         lines.append(f"      keeps {', '.join(synopsis['measures'])}; serves {', '.join(synopsis['serves'])}")
-    lines += ["", f"groups (queries answered together, from one scan of their panes; schedule {value['schedule']})"]
+    if value["groups"]:
+        lines += ["", f"groups (queries answered together, from one scan of their panes; schedule {value['schedule']})"]
     for group in value["groups"]:
         where = f" where {group['where']}" if group["where"] else ""
         lines.append(f"  by {', '.join(group['by']) or 'no key'}{where}: {', '.join(group['queries'])}")
