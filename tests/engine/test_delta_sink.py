@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from world import SCHEMA, admit, assert_same, expected, make_epochs, write_epochs
 
 import headrace as hr
+from headrace.engine import Hooks
 from headrace.engine.delta_sink import DeltaSink
 from headrace.engine.storage import LocalStorage
 from headrace.errors import SpecError
@@ -66,12 +67,45 @@ def test_two_applications_write_to_one_table(spark: Any, tmp_path: Path) -> None
 
 
 def test_what_a_crash_left_is_not_in_the_table(spark: Any, tmp_path: Path) -> None:
-    (tmp_path / "_staging" / "x").mkdir(parents=True)
-    spark.range(3).write.parquet(str(tmp_path / "_staging" / "x" / "y"))
+    mine, theirs = (Path(sink(tmp_path, application).staging) / "x" for application in ("app", "other"))
+    for folder in (mine, theirs):
+        folder.mkdir(parents=True)
+        spark.range(3).write.parquet(str(folder / "y"))
     (tmp_path / "epoch-000000000-000-dead.parquet").write_bytes(b"half a file")
     sink(tmp_path).write(spark.range(1), 0, True)
     assert rows(tmp_path) == [(0,)]
-    assert not (tmp_path / "_staging" / "x").exists()
+    assert not mine.exists()
+    assert theirs.exists(), "what another pipeline has on its way to the table"
+
+
+def test_a_table_that_takes_no_nulls_is_refused(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    write_deltalake(str(tmp_path), pa.table({"id": [1]}, schema=schema))
+    with pytest.raises(SpecError, match="NOT NULL"):
+        sink(tmp_path)
+
+
+def test_a_table_that_was_changed_fails_its_query_alone(spark: Any, tmp_path: Path) -> None:
+    tables = make_epochs(seed=44, epochs=5)
+    write_epochs(tmp_path / "in", tables)
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    pipe = hr.Pipeline("lake").stream("r", stream, time="ts", lateness="20 seconds")
+    sql = "SELECT k, SUM(i) AS v FROM r GROUP BY window(ts, '60 s', '20 s'), k"
+    pipe.query("changed", sql, sink=hr.delta(str(tmp_path / "changed")))
+    pipe.query("other", sql, sink=hr.delta(str(tmp_path / "other")))
+
+    def change(manifest: Any) -> None:
+        if manifest.epoch == 1:
+            table = DeltaTable(str(tmp_path / "changed")).to_pyarrow_table()
+            more = pa.table(table).append_column("more", pa.nulls(table.num_rows, pa.int64()))
+            write_deltalake(str(tmp_path / "changed"), more, mode="append", schema_mode="merge")
+
+    run = pipe.start(spark, str(tmp_path / "state"), once=True, flush=True, hooks=Hooks(on_epoch=change))
+    run.await_termination()
+    failed = {name: query.failed for name, query in run.progress.queries.items()}
+    assert "has the columns" in str(failed["changed"])
+    assert failed["other"] is None
+    assert_same(rows(tmp_path / "other"), expected(admit(tables, 20).rows, "k, sum(i)::bigint", "k", 60, 20, True))
 
 
 def test_other_columns_are_refused_before_anything_runs(spark: Any, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_the_intake_is_set_once_a_stream_has_taken_its_share_three_times(possibl
 
     control.committed(manifest(a=1000))
     control.apply = apply
-    for rows in (400, 1000, 990, 1000):
+    for rows in (300, 1000, 990, 1000):
         assert not done.is_set()
         control.committed(manifest(a=rows, b=0))
     assert done.wait(10)

@@ -34,6 +34,24 @@ def test_an_epoch_given_again_changes_nothing(spark: Any, postgres: Postgres) ->
     assert postgres.query("SELECT tablename FROM pg_tables WHERE tablename LIKE 'headrace_staging%'", "ann") == []
 
 
+class Repeating(JdbcSink):
+    """Spark whose tasks have all been run twice, and have committed both times."""
+
+    def _stage(self, results: Any) -> None:
+        super()._stage(results)
+        with self._connected() as database:
+            self._execute(
+                database,
+                f"INSERT INTO {self.staging} SELECT id, headrace_part, headrace_attempt + 7 FROM {self.staging}",
+            )
+            database.commit()
+
+
+def test_a_task_that_was_run_twice_counts_once(spark: Any, postgres: Postgres) -> None:
+    assert Repeating(query(postgres, "repeated"), spark, "again").write(spark.range(0, 9, 1, 3), 0, False) == 9
+    assert sorted(postgres.query("SELECT id FROM repeated", "ann")) == [(str(i),) for i in range(9)]
+
+
 def test_two_checkpoints_write_to_one_table(spark: Any, postgres: Postgres) -> None:
     for application in ("one", "two"):
         JdbcSink(query(postgres, "public.shared"), spark, application).write(spark.range(2), 0, False)

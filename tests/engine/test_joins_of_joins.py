@@ -35,6 +35,8 @@ def played(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, A
         "JOIN l AS c [RANGE 4 s] ON c.s = b.s",
         "three_left": "SELECT a.n, b.n AS m, c.n AS o FROM l AS a [RANGE 5 s] JOIN r AS b [RANGE 3 s] ON a.k = b.k "
         "LEFT JOIN l AS c [RANGE 4 s] ON c.s = b.s AND c.n % 3 = 0",
+        "left_left": "SELECT a.n, b.n AS m, c.n AS o FROM l AS a [RANGE 8 s] LEFT JOIN r AS b [RANGE 1 s] ON a.k = b.k "
+        "AND a.n % 2 = 0 LEFT JOIN l AS c [RANGE 4 s] ON c.s = a.s AND c.n % 3 = 0",
         "counted": "SELECT k, COUNT(*) AS n, SUM(m) AS t FROM (SELECT l.k, r.n AS m FROM l [RANGE 4 s] "
         "JOIN r [RANGE 6 s] ON l.k = r.k) AS j [WINDOW 10 s SLIDE 5 s] GROUP BY k",
         "dated": "SELECT r.s, COUNT(DISTINCT l.n) AS n FROM l [RANGE 4 s] JOIN r [RANGE 6 s] ON l.k = r.k "
@@ -74,6 +76,20 @@ def test_an_outer_join_over_a_join(played: Any) -> None:
     wanted = database(left, right).execute("SELECT an, bn, c.n" + TRIPLES % ("LEFT", "AND c.n % 3 = 0")).fetchall()
     assert any(row[2] is None for row in wanted)
     assert_same(found["three_left"], wanted)
+
+
+def test_a_row_without_a_match_meets_others_within_its_own_range(played: Any) -> None:
+    left, right, found = played
+    sql = f"""
+        SELECT p.an, p.bn, c.n
+        FROM (SELECT a.n AS an, b.n AS bn, a.s, a.t AS at, b.t AS bt, greatest(a.t, coalesce(b.t, a.t)) AS t
+              FROM l a LEFT JOIN r b ON a.k = b.k AND a.n % 2 = 0 AND {near("a", "b", 8, 1)}) p
+        LEFT JOIN l c ON c.s = p.s AND c.n % 3 = 0 AND {near("p", "c", 8, 4)}
+            AND c.t - p.at <= {8 * SECOND} AND coalesce(c.t - p.bt <= {1 * SECOND}, true)
+    """
+    wanted = database(left, right).execute(sql).fetchall()
+    assert any(row[1] is None and row[2] is not None for row in wanted)
+    assert_same(found["left_left"], wanted)
 
 
 def windows(pairs: str, select: str, group_by: str, size_s: int, slide_s: int) -> str:

@@ -121,7 +121,7 @@ class Source:
 
     def __init__(self, description: str, end: Any, latest: Any) -> None:
         self.description = description
-        self.endOffset, self.latestOffset = (None if v is None else json.dumps(v) for v in (end, latest))
+        self.endOffset, self.latestOffset = (json.dumps(v) for v in (end, latest))
 
 
 def test_what_waits_is_told_by_kafkas_offsets() -> None:

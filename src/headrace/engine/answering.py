@@ -22,7 +22,7 @@ from headrace.engine.state_io import StateIo
 from headrace.planning import Spent, Workload
 from headrace.policies import Due
 
-__all__ = ["Answered", "Answering", "Given", "adopt", "writes_parquet"]
+__all__ = ["Answered", "Answering", "Given", "adopt", "hand_over", "writes_parquet"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,17 @@ def adopt(
         if name not in told.failed:
             sink = sinks[name]
             assert isinstance(sink, FileSink)
-            sink.adopt(files[name], *of)
+            hand_over(sink, files[name], name, of, told)
+
+
+def hand_over(sink: FileSink, files: list[str], name: str, of: tuple[int, bool], told: Told) -> None:
+    """Gives one sink its files; a table that does not take them, because of its columns, fails the query alone."""
+    try:
+        sink.adopt(files, *of)
+    except Exception as failure:
+        raise_if_not_a_querys(failure)
+        told.failed[name] = cause_of(failure)
+        told.rows.pop(name, None)
 
 
 def writes_parquet(sink: Sink, io: StateIo) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from headrace.errors import CorruptStateError, EngineError
+from headrace.errors import CorruptStateError, EngineError, StateError
 
 __all__ = ["blamed", "cause_of", "raise_if_not_a_querys"]
 
@@ -40,13 +41,22 @@ _CANCELLED = (
 )
 
 
+# Files and the network, as the JVM names what goes wrong with them.
+_IN_OUT = re.compile(r"\b(?:java\.io|java\.net|org\.apache\.hadoop[\w.]*)\.\w+(?:Exception|Error)\b[^\n]*")
+
+
 def raise_if_not_a_querys(failure: Exception) -> None:
     """Raises what no query is to blame for: damaged state, a failing disk, the end of the run."""
     text = str(failure)
     if "CorruptStateError: " in text:
         raise CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0]) from failure
-    if isinstance(failure, EngineError | ConnectionError) or any(word in text for word in _CANCELLED):
+    if isinstance(failure, EngineError | StateError | ConnectionError) or any(word in text for word in _CANCELLED):
         raise failure
+    if isinstance(failure, OSError):
+        raise EngineError(f"files could not be read or written: {text}") from failure
+    found = _IN_OUT.search(text)
+    if found is not None:
+        raise EngineError(f"Spark could not read or write: {found.group().strip()}") from failure
     if "OSError: " in text:
         raise EngineError(
             f"a task could not read or write: {text.rpartition('OSError: ')[2].splitlines()[0]}"

@@ -52,6 +52,8 @@ _TAIL = struct.Struct("<II8s")
 _COMPRESS_ABOVE_BYTES = 1 << 16
 # Decoded parts kept per Python worker; what does not fit is read again.
 _CACHE_BYTES = 512 << 20
+# What a part takes in memory beside its values.
+_PART_BYTES = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ def _encode(frame: pl.DataFrame) -> bytes:
 
 
 _parts: OrderedDict[tuple[str, int], tuple[pl.DataFrame, int]] = OrderedDict()
+_cached = [0]  # bytes of all of them
 _indexes: OrderedDict[str, tuple[Part, ...]] = OrderedDict()
 
 
@@ -252,9 +255,10 @@ def _part(uri: str, part: Part, data: bytes | None = None) -> pl.DataFrame:
         _parts.move_to_end(key)
         return _parts[key][0]
     frame = _decoded(uri, part, _content(uri, part) if data is None else data)
-    _parts[key] = (frame, int(frame.estimated_size()))
-    while sum(size for _, size in _parts.values()) > _CACHE_BYTES and len(_parts) > 1:
-        _parts.popitem(last=False)
+    _parts[key] = (frame, int(frame.estimated_size()) + _PART_BYTES)
+    _cached[0] += _parts[key][1]
+    while _cached[0] > _CACHE_BYTES and len(_parts) > 1:
+        _cached[0] -= _parts.popitem(last=False)[1][1]
     return frame
 
 

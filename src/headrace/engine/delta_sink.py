@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
@@ -35,7 +36,9 @@ class DeltaSink(FileSink):
         self.application = application
         self._schema = _delta_schema(columns)
         self._log = DeltaLog(storage)
-        storage.delete(STAGING)
+        # Several pipelines may append to one table, each with files of its own on their way.
+        self.staged = f"{STAGING}/{sha256(application.encode()).hexdigest()[:12]}"
+        storage.delete(self.staged)
         try:
             self._refresh()
         except HeadraceError as problem:
@@ -58,7 +61,7 @@ class DeltaSink(FileSink):
         """Gives a staged file a name that no other attempt has."""
         suffix = file.rpartition("/")[2].partition(".")[2]
         name = f"epoch-{epoch:09d}-{number:03d}-{uuid4().hex}.{suffix}"
-        self.storage.move(f"{STAGING}/{file}", name)
+        self.storage.move(f"{self.staged}/{file}", name)
         return name
 
     def _actions(self, files: list[str], epoch: int) -> list[dict[str, Any]]:
@@ -81,6 +84,13 @@ class DeltaSink(FileSink):
         """Reads what has been committed since; HeadraceError if the table is not, or no longer, one for the results."""
         self._log.refresh()
         known = self._log.metadata
+        if known is not None and '"nullable":false' in json.dumps(
+            json.loads(known["schemaString"]), separators=(",", ":")
+        ):
+            raise HeadraceError(
+                f"the Delta table {self.storage.root} has columns that are NOT NULL, results may be NULL; "
+                "give the query another path"
+            )
         if known is not None and _columns(known["schemaString"]) != _columns(self._schema):
             raise HeadraceError(
                 f"the Delta table {self.storage.root} has the columns {_columns(known['schemaString'])}, "
@@ -95,9 +105,18 @@ def _delta_schema(columns: str) -> str:
     schema = StructType.fromDDL(columns)
     assert isinstance(schema, StructType)
     for field in schema.fields:
-        if field.dataType.typeName() not in _TYPES:
+        if not _plain(json.loads(field.dataType.json())):
             raise SpecError(f"a Delta table cannot hold column '{field.name}' of type {field.dataType.simpleString()}")
     return json.dumps(_nullable(json.loads(schema.json())))
+
+
+def _plain(type_: Any) -> bool:
+    """Whether a type, as Spark's JSON has it, and all within it are of those that every reader knows."""
+    if isinstance(type_, dict):
+        inner = [field["type"] for field in type_.get("fields", ())]
+        inner += [type_[key] for key in ("elementType", "keyType", "valueType") if key in type_]
+        return type_["type"] in _TYPES and all(_plain(each) for each in inner)
+    return str(type_).partition("(")[0] in _TYPES
 
 
 def _nullable(value: Any) -> Any:

@@ -325,18 +325,10 @@ class Epochs:
             flows = {n: p for n, p in self._workload.all_flows.items() if n in live and operator.serves(p)}
             if flows:
                 moment = Moment(
-                    progress.decision,
-                    progress.replay,
-                    flows,
-                    self._sinks,
-                    self._workload.kept,
-                    self._manifest.chunks,
-                    progress.absorbed,
-                    self._clocks(),
-                    progress.clocks,
-                    self._manifest.flows,
+                    progress.decision, progress.replay, flows, self._sinks, self._workload.kept, self._manifest.chunks,
+                    progress.absorbed, self._clocks(), progress.clocks, self._manifest.flows,
                     frozenset(n for n in flows if n in self._workload.queries and self._age(n, progress.clocks)[1]),
-                )
+                )  # fmt: skip
                 progress.stepped.add(operator.step(moment))
         progress.failed |= progress.stepped.failed
         progress.rows |= progress.stepped.rows
@@ -392,11 +384,20 @@ class Epochs:
             if flow is not None and stream in streams_read(plan):
                 ends += (o.ends(flow, clocks) for o in self._operators if o.serves(flow))
             if isinstance(plan, FlowPlan) or stream not in streams_of(plan.query.root):
+                ends.append(self._end_of_pairs(name, stream, clocks, scheduled))
                 continue
             if clock.last_us is not None and clock.watermark_us is not None:
                 ends.append(last_end_with_rows(scheduled.window_of(name), clock.last_us))
         known = [end for end in (clock.watermark_us, *ends) if end is not None]
         return replace(clock, watermark_us=max(known)) if known else clock
+
+    def _end_of_pairs(self, name: str, stream: str, clocks: Mapping[str, StreamClock], of: Scheduled) -> int | None:
+        """Where a stream's time must be so that windows over a join's pairs have ended: rows before it are late."""
+        plan = self._workload.plans.get(name)
+        if plan is None or plan.pairs is None or plan.pairs.feeds is None or stream not in streams_read(plan):
+            return None
+        lasts = [last for each in streams_read(plan) if (last := clocks[each].last_us) is not None]
+        return last_end_with_rows(of.window_of(name), max(lasts)) + plan.pairs.feeds.delay_us if lasts else None
 
     # 4 answer ------------------------------------------------------------------------------------------------------
 

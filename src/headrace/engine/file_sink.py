@@ -21,11 +21,12 @@ class FileSink:
 
     def __init__(self, spec: SinkSpec, storage: Storage) -> None:
         self.format, self.options, self.storage = spec.format, dict(spec.options), storage
+        self.staged = STAGING  # within the folder
 
     @property
     def staging(self) -> str:
         """Where tasks put files until the epoch takes them over."""
-        return f"{self.storage.root}/{STAGING}"
+        return f"{self.storage.root}/{self.staged}"
 
     def adopt(self, files: list[str], epoch: int, replay: bool) -> None:
         """Makes staged files the results of the epoch, in place of any earlier ones."""
@@ -35,12 +36,12 @@ class FileSink:
                     self.storage.delete(name)
         for i, file in enumerate(files):
             suffix = file.rpartition("/")[2].partition(".")[2]
-            self.storage.move(f"{STAGING}/{file}", f"epoch-{epoch:09d}-{i:03d}.{suffix}")
+            self.storage.move(f"{self.staged}/{file}", f"epoch-{epoch:09d}-{i:03d}.{suffix}")
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         folder = uuid4().hex
         results.write.format(self.format).options(**self.options).save(f"{for_spark(self.staging)}/{folder}")
-        names = self.storage.names(f"{STAGING}/{folder}")
+        names = self.storage.names(f"{self.staged}/{folder}")
         self.adopt([f"{folder}/{name}" for name in names if name.startswith("part-")], epoch, replay)
-        self.storage.delete(f"{STAGING}/{folder}")
+        self.storage.delete(f"{self.staged}/{folder}")
         return None

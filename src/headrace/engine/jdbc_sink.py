@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from headrace.engine.blame import raise_if_not_a_querys
 from headrace.engine.secrets import Secrets, resolve
 from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, Problem, SpecError
 from headrace.model import Query
@@ -19,10 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["JdbcSink"]
 
 NOTES = "headrace_epochs"
+# Columns that rows have while they are staged.
+_TAGS = ("headrace_part", "headrace_attempt")
+# Classes of SQLSTATE for what passes: connection, rollback of a transaction, resources, locks, operators, the system.
+_PASSING = frozenset({"08", "40", "53", "55", "57", "58"})
 # How long a connection may take to say that it lives.
 ALIVE_S = 5
 
@@ -53,16 +61,21 @@ class JdbcSink:
             if replay and self._noted(database) >= epoch:
                 return None
             self._stage(results)
+            columns = ", ".join(self._quoted(name) for name in results.columns)
             self._execute(
-                database, f"CREATE TABLE IF NOT EXISTS {self.table} AS SELECT * FROM {self.staging} WHERE 1 = 0"
+                database, f"CREATE TABLE IF NOT EXISTS {self.table} AS SELECT {columns} FROM {self.staging} WHERE 1 = 0"
             )
             database.commit()
             note = f"UPDATE {self.notes} SET epoch = {epoch} WHERE application = {self._name} AND epoch < {epoch}"
             rows = None
             if self._execute(database, note) == 1:
-                columns = ", ".join(self._quoted(name) for name in results.columns)
+                # Spark commits what a task has written, and may run it again: of each part one attempt counts.
+                part, attempt = (self._quoted(name) for name in _TAGS)
+                first = f"SELECT {part} AS headrace_p, MIN({attempt}) AS headrace_a FROM {self.staging} GROUP BY {part}"
                 rows = self._execute(
-                    database, f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {self.staging}"
+                    database,
+                    f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {self.staging} "
+                    f"JOIN ({first}) f ON {part} = headrace_p AND {attempt} = headrace_a",
                 )
             database.commit()
             self._execute(database, f"DROP TABLE {self.staging}")
@@ -95,7 +108,8 @@ class JdbcSink:
             statement.close()
 
     def _stage(self, results: DataFrame) -> None:
-        writer = results.write.format("jdbc").options(**{**self.options, "dbtable": self.staging})
+        tagged = results.mapInArrow(_tagged, _tagged_schema(results))
+        writer = tagged.write.format("jdbc").options(**{**self.options, "dbtable": self.staging})
         writer.mode("overwrite").save()
 
     def _execute(self, database: Any, sql: str) -> int:
@@ -121,8 +135,9 @@ class JdbcSink:
             database.setAutoCommit(False)
             yield database
         except Exception as failure:
-            # A database that lives has refused what it was given: that is the query's affair, and the others go on.
-            if database is not None and _lives(database):
+            if database is not None and _lives(database) and not _passes(failure):
+                raise_if_not_a_querys(failure)
+                # A database that lives has refused what it was given: the query's affair, and the others go on.
                 raise HeadraceError(self._told(failure)) from failure
             raise EngineError(
                 f"query '{self.query}' cannot write to its database: {self._told(failure)}; nothing is lost, "
@@ -145,6 +160,43 @@ class JdbcSink:
         causes = [line for line in lines if "Exception:" in line and "Py4J" not in line]
         telling = [*causes, *lines, type(failure).__name__][0]
         return self._secrets.hide(telling.rpartition("Exception:")[2].strip() or telling)
+
+
+def _tagged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with the part they are of, and the attempt that writes them."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        tags = [
+            pa.repeat(pa.scalar(tag, pa.int64()), batch.num_rows)
+            for tag in (context.partitionId(), context.taskAttemptId())
+        ]
+        yield pa.RecordBatch.from_arrays([*batch.columns, *tags], [*batch.schema.names, *_TAGS])
+
+
+def _tagged_schema(results: DataFrame) -> StructType:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    return StructType([*results.schema.fields, *(StructField(name, LongType(), False) for name in _TAGS)])
+
+
+def _passes(failure: BaseException) -> bool:
+    """Whether the database says of a failure that another try may go well: deadlocks, no room, no connection, ..."""
+    cause = getattr(failure, "java_exception", None) or getattr(failure, "_origin", None)
+    for _ in range(10):
+        if cause is None:
+            break
+        state = cause.getSQLState() if _is_sql(cause) else None
+        if state is not None and str(state)[:2] in _PASSING:
+            return True
+        cause = cause.getCause()
+    return False
+
+
+def _is_sql(error: Any) -> bool:
+    return bool(error.getClass().getName().startswith(("java.sql.", "org.postgresql.")))
 
 
 def _lives(database: Any) -> bool:

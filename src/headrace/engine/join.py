@@ -68,18 +68,21 @@ class JoinOperator:
     def decide(self, flows: Mapping[str, FlowPlan], state: Mapping[str, Any], epoch: int) -> dict[str, Any]:
         decided: dict[str, Any] = {}
         hosts = self._io.hosts()
-        for _, plan in _all(flows):
+        for owner, plan in _all(flows):
             name = plan.query.name
-            decided[name] = self._decide(plan, state.get(name) or {}, hosts, epoch)
+            memory = self._memory if _may_shed(flows[owner]) else None
+            decided[name] = self._decide(plan, state.get(name) or {}, hosts, epoch, memory)
         return decided
 
-    def _decide(self, plan: JoinPlan, state: Mapping[str, Any], hosts: int, epoch: int) -> dict[str, Any]:
+    def _decide(
+        self, plan: JoinPlan, state: Mapping[str, Any], hosts: int, epoch: int, memory: float | None
+    ) -> dict[str, Any]:
         before = _way_of(state["way"]) if "way" in state else None
         slices = int(state.get("slices", SLICES_PER_HOST * hosts))
         sample = state.get("sample") or {"epochs": 0}
         # The first choice is a guess: what the first epoch brings decides the second.
         due = before is None or state.get("guess") or sample["epochs"] >= PERIOD or len(set(before.hosts)) > hosts
-        way = before if before is not None and not due else self._wanted(plan, state, before, slices, hosts)
+        way = before if before is not None and not due else self._wanted(plan, state, before, slices, hosts, memory)
         return {
             **asdict(way),
             "slices": slices,
@@ -90,7 +93,13 @@ class JoinOperator:
         }
 
     def _wanted(
-        self, plan: JoinPlan, state: Mapping[str, Any], before: JoinWay | None, slices: int, hosts: int
+        self,
+        plan: JoinPlan,
+        state: Mapping[str, Any],
+        before: JoinWay | None,
+        slices: int,
+        hosts: int,
+        memory: float | None,
     ) -> JoinWay:
         speeds = tuple(state.get("speeds") or ())
         stats = JoinStats(
@@ -98,7 +107,7 @@ class JoinOperator:
             _stats(state, RIGHT, _window_us(plan, RIGHT)),
             bool(plan.equal),
             speeds if len(speeds) == hosts else (1.0,) * hosts,
-            self._memory,
+            memory,
         )
         return choose_way(stats, self._way, before, slices)
 
@@ -111,7 +120,8 @@ class JoinOperator:
         if all(each.join.how == "inner" for each in plan.in_order):
             return None
         last = max(_last(each, side, clocks) for each in plan.in_order for side in SIDES)
-        return None if last == EVER[0] else last + plan.reach_us + 1
+        delays = sum(each.feeds.delay_us for each in plan.in_order if each.feeds is not None)
+        return None if last == EVER[0] else last + plan.reach_us + delays + 1
 
     # step ------------------------------------------------------------------------------------------------------------
 
@@ -255,7 +265,8 @@ class JoinOperator:
         state, decision = moment.state.get(name) or {}, moment.decision.flows[name]
         way = _way_of(decision)
         sample: dict[str, Any] = {"epochs": 0, "advance_us": 0, LEFT: _EMPTY, RIGHT: _EMPTY}
-        if not decision["sampled"]:
+        # A decision that is repeated may be older than a query of the same name that starts anew.
+        if not decision["sampled"] and "sample" in state:
             sample = state["sample"]
         brought = bool(absorbed.counts)
         sides: dict[str, Any] = {}
@@ -315,6 +326,11 @@ def _guarded(owner: str, stepped: Stepped) -> Iterator[None]:
     except Exception as failure:
         raise_if_not_a_querys(failure)
         stepped.failed[owner] = cause_of(failure)
+
+
+def _may_shed(plan: FlowPlan) -> bool:
+    """Whether rows may be left out: of an outer join that would make others look as if they had met nobody."""
+    return isinstance(plan, JoinPlan) and all(each.join.how == "inner" for each in plan.in_order)
 
 
 def _all(flows: Mapping[str, FlowPlan]) -> list[tuple[str, JoinPlan]]:
@@ -401,7 +417,8 @@ def _sampled(sample: Mapping[str, Any], rows: int, heavy: Sequence[Heavy]) -> di
 def _speeds(before: Sequence[float] | None, counted: Sequence[Counted], hosts: int) -> list[float]:
     """Relative speeds of the hosts, from rows per second where there was enough to do to tell."""
     known = list(before) if before is not None and len(before) == hosts else [1.0] * hosts
-    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in counted if c.seconds > 0.2}
+    busy = [c for c in counted if c.seconds > 0.2 and c.host < hosts]
+    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in busy}
     if len(rates) < hosts or hosts < 2:
         return known
     mean = sum(rates.values()) / hosts

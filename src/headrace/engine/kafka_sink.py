@@ -75,6 +75,10 @@ class KafkaSink:
         return F.to_json(F.struct(*(F.col(f"`{name}`") for name in self.keys)), _JSON)
 
 
+# What a broker refuses however often it is sent.
+_REFUSED = re.compile(r"Record(Batch)?TooLarge|InvalidRecord|InvalidTopic|Serialization|InvalidConfiguration|Config")
+
+
 def _broker_says(failure: str) -> str | None:
     """What the broker, or its absence, has to do with a failure; None if it is the results' own.
 
@@ -84,4 +88,4 @@ def _broker_says(failure: str) -> str | None:
     (None, None)
     """
     found = re.search(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+Exception[^\n]*)", failure)
-    return None if found is None or found.group(1).startswith("RecordTooLarge") else found.group(1).strip()
+    return None if found is None or _REFUSED.match(found.group(1)) else found.group(1).strip()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from headrace.engine.absorb import Cut
-from headrace.engine.answering import writes_parquet
+from headrace.engine.answering import hand_over, writes_parquet
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
 from headrace.engine.checkpoint import Checkpoint
@@ -363,7 +363,7 @@ class KeyedOperator:
         if work.direct:
             assert isinstance(sink, FileSink)
             self._probe("mid-sinks")
-            sink.adopt(files, epoch, moment.replay)
+            hand_over(sink, files, name, (epoch, moment.replay), stepped)
             return
         if not files and not moment.replay:
             return

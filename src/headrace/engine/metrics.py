@@ -59,8 +59,11 @@ def waiting_rows(sources: Sequence[Any], streams: Sequence[str]) -> dict[str, in
     """Rows by stream that Kafka has and the last batch did not take; `sources` are those of Spark's progress."""
     found: dict[str, int] = {}
     for source, stream in zip(sources, streams, strict=False):
-        if len(sources) == len(streams) and "Kafka" in source.description and source.latestOffset:
-            latest, end = json.loads(source.latestOffset), json.loads(source.endOffset or "{}")
+        if len(sources) == len(streams) and "Kafka" in source.description:
+            # Of a batch that was planned before a crash Spark says "null".
+            latest, end = json.loads(source.latestOffset or "null"), json.loads(source.endOffset or "null") or {}
+            if not latest:
+                continue
             found[stream] = sum(
                 max(0, offset - end.get(topic, {}).get(partition, 0))
                 for topic, partitions in latest.items()

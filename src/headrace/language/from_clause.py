@@ -252,7 +252,9 @@ class FromBinder:
             if len(ranges) > 1:
                 on = all_of([*conjuncts(on), *_within_ranges(ranges, _aliases(right)[0], nullable)])
                 assert on is not None
-            left = JoinRelation(left, right, min(ranges.values()), right_us, how, on)
+            # A side that may be NULL bounds nothing by itself: where it is not, ON does.
+            sure = [us for alias, us in ranges.items() if alias not in nullable]
+            left = JoinRelation(left, right, min(sure, default=max(ranges.values())), right_us, how, on)
             nullable |= frozenset(_aliases(right)) if how in ("left", "full") else frozenset()
             nullable |= frozenset(ranges) if how in ("right", "full") else frozenset()
             ranges |= dict.fromkeys(_aliases(right), right_us)
