@@ -79,6 +79,7 @@ def test_a_hot_key_keeps_all_executors_busy(cluster: Cluster, tmp_path: Path) ->
     assert found.sort("n", "m").equals(pairs.select("n", "m").sort("n", "m"))
 
 
+@pytest.mark.skipif("HEADRACE_COMPARE" not in os.environ, reason="asked for by HEADRACE_COMPARE: it is about Spark")
 def test_sparks_own_join_keeps_one_busy(cluster: Cluster, tmp_path: Path) -> None:
     write(tmp_path, part=4)
     busy = sorted(run(cluster, tmp_path, "spark").values())
