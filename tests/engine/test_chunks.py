@@ -206,7 +206,7 @@ def test_compaction_merges_panes_and_leaves_expired_ones_out(tmp_path: Path):
         assert chunk is not None
         names.append(chunk.name)
     #   panes   [0, 10) [10, 20) [20, 30)      all before 10 is expired
-    task = CompactTask(str(tmp_path), 2, 1, tuple(names), (form,), {"s": 10})
+    task = CompactTask(str(tmp_path), 2, 1, {"s": tuple(names)}, (form,), {"s": 10})
     (made,) = task([0, 1])
     assert (made.level, made.ends) == (1, (("s", 30),))
     (first,) = read_part(str(tmp_path), made.name, "s", 0)
@@ -228,7 +228,7 @@ def test_panes_expire_when_no_window_to_come_begins_with_them(tmp_path: Path, ex
     form = Layout("s", 10, 0, False, (("n", "rows", "wide"),), None)
     chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0, 10, 20], "n": [1, 1, 1]}))])
     assert chunk is not None
-    (made,) = CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": expired})([0])
+    (made,) = CompactTask(str(tmp_path), 2, 1, {"s": (chunk.name,)}, (form,), {"s": expired})([0])
     (found,) = read_part(str(tmp_path), made.name, "s", 0)
     assert sorted(found["p"].to_list()) == panes
 
@@ -237,7 +237,7 @@ def test_compaction_of_expired_panes_only_leaves_no_chunk(tmp_path: Path):
     form = Layout("s", 10, 0, False, (("n", "rows", "wide"),), None)
     chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0], "n": [1]}))])
     assert chunk is not None
-    assert list(CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": 100})([0])) == []
+    assert list(CompactTask(str(tmp_path), 2, 1, {"s": (chunk.name,)}, (form,), {"s": 100})([0])) == []
 
 
 def test_compaction_takes_panes_of_every_length_and_drops_measures_that_nobody_needs(
@@ -253,7 +253,7 @@ def test_compaction_takes_panes_of_every_length_and_drops_measures_that_nobody_n
         chunk = write_chunk(str(tmp_path), 1, 0, [("s", pane, 0, frame)])
         assert chunk is not None
         names.append(chunk.name)
-    (made,) = CompactTask(str(tmp_path), 2, 1, tuple(names), (form,), {"s": 20})([0])
+    (made,) = CompactTask(str(tmp_path), 2, 1, {"s": tuple(names)}, (form,), {"s": 20})([0])
     (found,) = read_part(str(tmp_path), made.name, "s", 0)
     assert sorted(found.select("p", "n", "max_x").rows()) == [(20, 2, None), (40, 12, 7), (50, 16, None)]
     assert "sum_y" not in found.columns
@@ -264,7 +264,7 @@ def test_compaction_of_panes_from_before_a_measure_was_wanted(tmp_path: Path, mo
     form = Layout("s", 10, 0, False, (("n", "rows", "wide"), ("max_x", "max", "int")), None)
     chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": [0, 0], "n": [1, 2]}))])
     assert chunk is not None
-    (made,) = CompactTask(str(tmp_path), 2, 1, (chunk.name,), (form,), {"s": 0})([0])
+    (made,) = CompactTask(str(tmp_path), 2, 1, {"s": (chunk.name,)}, (form,), {"s": 0})([0])
     (found,) = read_part(str(tmp_path), made.name, "s", 0)
     assert found.select("p", "n").rows() == [(0, 3)]
 
@@ -283,6 +283,6 @@ def test_compaction_merges_where_panes_are_in_several_chunks(tmp_path: Path, pan
         chunk = write_chunk(str(tmp_path), 1, 0, [("s", 10, 0, pl.DataFrame({"p": each, "n": [1] * len(each)}))])
         assert chunk is not None
         names.append(chunk.name)
-    (made,) = CompactTask(str(tmp_path), 2, 1, tuple(names), (form,), {"s": 0})([0])
+    (made,) = CompactTask(str(tmp_path), 2, 1, {"s": tuple(names)}, (form,), {"s": 0})([0])
     (found,) = read_part(str(tmp_path), made.name, "s", 0)
     assert (found.height, found["n"].sum()) == (rows, 6)

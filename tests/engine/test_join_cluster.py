@@ -58,29 +58,36 @@ def write(home: Path, part: int = 1) -> dict[str, pl.DataFrame]:
     return whole
 
 
-def run(cluster: Cluster, home: Path, side: str) -> dict[str, int]:
+# Times say something only of a machine that does nothing else.
+TIMED = "HEADRACE_COMPARE" in os.environ
+
+
+def run(cluster: Cluster, home: Path, side: str) -> dict[str, list[float]]:
     command = [sys.executable, str(SUPPORT / "join_on_cluster.py"), cluster.url, str(home), side]
     environment = environment_of_driver()
     environment["PYTHONPATH"] = os.pathsep.join([str(SUPPORT), environment["PYTHONPATH"]])
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) == WORKERS
+    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    assert len(found["busy_ms"]) == WORKERS
     return found
 
 
 def test_a_hot_key_keeps_all_executors_busy(cluster: Cluster, tmp_path: Path) -> None:
     rows = write(tmp_path)
-    busy = run(cluster, tmp_path, "headrace")
-    assert max(busy.values()) <= 1.2 * min(busy.values()), busy
+    found = run(cluster, tmp_path, "headrace")
+    # What is dealt out by slices is even; a host that was seen to be faster has more of them.
+    assert max(found["rows_per_slice"]) <= 1.2 * min(found["rows_per_slice"]), found
+    if TIMED:
+        assert max(found["busy_ms"]) <= 1.2 * min(found["busy_ms"]), found
     right = rows["r"].select("k", pl.col("ts").alias("at"), pl.col("n").alias("m"))
     pairs = rows["l"].join(right, on="k").filter((pl.col("at") - pl.col("ts")).abs() <= pl.duration(seconds=10))
-    found = pl.read_parquet(tmp_path / "out" / "*.parquet")
-    assert found.sort("n", "m").equals(pairs.select("n", "m").sort("n", "m"))
+    made = pl.read_parquet(tmp_path / "out" / "*.parquet")
+    assert made.sort("n", "m").equals(pairs.select("n", "m").sort("n", "m"))
 
 
-@pytest.mark.skipif("HEADRACE_COMPARE" not in os.environ, reason="asked for by HEADRACE_COMPARE: it is about Spark")
+@pytest.mark.skipif(not TIMED, reason="asked for by HEADRACE_COMPARE: it is about Spark, and about time")
 def test_sparks_own_join_keeps_one_busy(cluster: Cluster, tmp_path: Path) -> None:
     write(tmp_path, part=4)
-    busy = sorted(run(cluster, tmp_path, "spark").values())
+    busy = sorted(run(cluster, tmp_path, "spark")["busy_ms"])
     assert busy[-1] > 1.2 * busy[0], busy

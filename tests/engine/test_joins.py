@@ -81,6 +81,36 @@ def test_a_join_that_comes_while_others_run_is_about_rows_from_then_on(spark: An
     assert_same(results(tmp_path / "second"), new)
 
 
+def test_a_join_that_comes_again_does_not_see_rows_of_its_earlier_life(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(16)
+    left, right = make_side(rng, 9, 60, 3, 5), make_side(rng, 9, 60, 3, 5)
+    on, ranges = "l.k = r.k", (60, 60)
+    joins = {"stays": sql("l.n, r.n AS m", on, ranges), "comes": sql("r.n, l.n AS m", on, ranges)}
+
+    def write(first: int, last: int) -> None:
+        for name, tables in (("l", left), ("r", right)):
+            write_epochs(tmp_path / name, tables[first:last], first)
+
+    write(0, 3)
+    run = pipeline(spark, tmp_path, joins).start(spark, str(tmp_path / "state"), trigger="0 seconds")
+    try:
+        run.process_all_available()
+        run.drop_query("comes")
+        write(3, 6)
+        run.process_all_available()
+        run.add_query("comes", joins["comes"], sink=hr.parquet(str(tmp_path / "again")))
+        write(6, 9)
+        run.process_all_available()
+    finally:
+        run.stop()
+    wanted = judged(left, right, "l.n, r.n", on, ranges, "")
+    assert_same(results(tmp_path / "stays"), wanted)
+    seen = [sum(table.num_rows for table in tables[:6]) for tables in (left, right)]
+    again = [(m, n) for n, m in wanted if n >= seen[0] and m >= seen[1]]
+    assert again
+    assert_same(results(tmp_path / "again"), again)
+
+
 def test_a_join_that_fails_does_not_disturb_another(spark: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(15)
     left, right = make_side(rng, 3, 60, 3, 5), make_side(rng, 3, 60, 3, 5)

@@ -1,6 +1,7 @@
 """A hot-key join on a cluster, by Headrace or by Spark itself: python join_on_cluster.py MASTER HOME headrace|spark
 
-Prints the task time of each executor, in milliseconds, after the first epochs.
+Prints what each executor (of Headrace: each host) did after the first epochs: task time in milliseconds and, of
+Headrace, rows that it was sent or looked through for each slice it was given.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from headrace.engine import Hooks, Manifest, build_session
 # Epochs that executors have to import packages and compile.
 WARM = 4
 RANGE_S = 10
+HOSTS = 3
 
 
 def busy_ms(spark: Any) -> dict[str, int]:
@@ -30,16 +32,22 @@ def busy_ms(spark: Any) -> dict[str, int]:
 def streams(spark: Any, home: Path) -> dict[str, Any]:
     # A file per core and epoch, so that reading keeps all of them busy, too.
     return {
-        name: spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 3).parquet(str(home / name)) for name in "lr"
+        name: spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", HOSTS).parquet(str(home / name))
+        for name in "lr"
     }
 
 
-def headrace(spark: Any, home: Path) -> dict[str, int]:
-    seen: dict[str, dict[str, int]] = {}
+def headrace(spark: Any, home: Path) -> dict[str, Any]:
+    warm: dict[str, int] = {}
+    worked = [0.0] * HOSTS
 
     def watch(manifest: Manifest) -> None:
         if manifest.epoch == WARM:
-            seen["warm"] = busy_ms(spark)
+            warm.update(busy_ms(spark))
+        if manifest.epoch > WARM:
+            counted, hosts = manifest.observed["flows"]["q"], manifest.flows["q"]["way"]["hosts"]
+            for host in range(HOSTS):
+                worked[host] += (sum(counted["received"][host]) + sum(counted["held"][host])) / hosts.count(host)
 
     pipe = hr.Pipeline("cluster")
     for name, rows in streams(spark, home).items():
@@ -47,10 +55,14 @@ def headrace(spark: Any, home: Path) -> dict[str, int]:
     sql = f"SELECT l.n, r.n AS m FROM l [RANGE {RANGE_S} s] JOIN r [RANGE {RANGE_S} s] ON l.k = r.k"
     pipe.query("q", sql, sink=hr.parquet(str(home / "out")))
     pipe.start(spark, str(home / "state"), once=True, hooks=Hooks(on_epoch=watch)).await_termination()
-    return {id_: ms - seen["warm"][id_] for id_, ms in busy_ms(spark).items()}
+    return {"busy_ms": _since(warm, spark), "rows_per_slice": worked}
 
 
-def plain(spark: Any, home: Path) -> dict[str, int]:
+def _since(warm: dict[str, int], spark: Any) -> list[int]:
+    return [ms - warm[id_] for id_, ms in busy_ms(spark).items()]
+
+
+def plain(spark: Any, home: Path) -> dict[str, Any]:
     from pyspark.sql.functions import expr
 
     sides = {name: rows.withWatermark("ts", "2 seconds").alias(name) for name, rows in streams(spark, home).items()}
@@ -63,7 +75,7 @@ def plain(spark: Any, home: Path) -> dict[str, int]:
     while not query.awaitTermination(1):
         if len(query.recentProgress) > WARM and not warm:
             warm = busy_ms(spark)
-    return {id_: ms - warm[id_] for id_, ms in busy_ms(spark).items()}
+    return {"busy_ms": _since(warm, spark)}
 
 
 def main() -> None:
@@ -72,13 +84,13 @@ def main() -> None:
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.shuffle.partitions": str(HOSTS),
         "spark.pyspark.python": sys.executable,
     }
     spark = build_session("join", master, conf)
     # All executors are there before anything is measured.
-    while len(busy_ms(spark)) < 3:
-        spark.range(0, 3, 1, 3).count()
+    while len(busy_ms(spark)) < HOSTS:
+        spark.range(0, HOSTS, 1, HOSTS).count()
     print(json.dumps(headrace(spark, home) if side == "headrace" else plain(spark, home)))
     spark.stop()
 

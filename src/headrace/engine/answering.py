@@ -13,7 +13,7 @@ from typing import Protocol
 
 from headrace.engine.answer import AnswerSpec, Panes, spec_of
 from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
-from headrace.engine.chunks import Chunk
+from headrace.engine.chunks import Chunk, holding
 from headrace.engine.deliver import AnswerTask, CombineTask, Delivery, Work
 from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.sinks import FileSink, Sink
@@ -163,12 +163,7 @@ class Answering:
             begin = work.due.first_us - work.spec.size_us
             for id_ in workload.sources_of(name):
                 least[id_] = min(begin, least.get(id_, begin))
-        chunks: dict[str, list[str]] = {id_: [] for id_ in least}
-        for chunk in given.chunks:
-            for id_, end in chunk.ends:
-                if id_ in least and end > least[id_]:
-                    chunks[id_].append(chunk.name)
-        return Panes(self._folder, {id_: tuple(names) for id_, names in chunks.items()}, self._bins)
+        return Panes(self._folder, holding(given.chunks, least), self._bins)
 
     def _combine(self, workload: Workload, works: Mapping[str, Work], panes: Panes) -> CombineTask:
         groups: dict[tuple[str, bool], list[int]] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.engine.answer import Panes, spec_of
 from headrace.engine.checkpoint import Checkpoint, Manifest
 from headrace.engine.choose_io import choose_io
+from headrace.engine.chunks import holding
 from headrace.engine.deliver import AnswerTask, Work
 from headrace.engine.finish import answer_ddl, answer_schema, spark_finish
 from headrace.engine.judge import judge
@@ -92,14 +93,9 @@ def ask(
     """The answer of a SELECT over the newest closed window of its length; SpecError says why there is none."""
     query = judge(bind_query(_NAME, sql, {s.name: s for s in streams}), streams, spark)
     asked = plan_question(query, manifest, kept, streams)
-    ids = set(asked.workload.sources_of(_NAME))
     begin = asked.due.first_us - _aggregate(query).window.size_us
-    chunks: dict[str, list[str]] = {id_: [] for id_ in ids}
-    for chunk in manifest.chunks:
-        for id_, end in chunk.ends:
-            if id_ in ids and end > begin:
-                chunks[id_].append(chunk.name)
-    panes = Panes(checkpoint.state_folder, {id_: tuple(names) for id_, names in chunks.items()}, checkpoint.bins)
+    chunks = holding(manifest.chunks, dict.fromkeys(asked.workload.sources_of(_NAME), begin))
+    panes = Panes(checkpoint.state_folder, chunks, checkpoint.bins)
     work = Work(spec_of(asked.workload, _NAME), asked.due, None, None)
     task = AnswerTask(panes, work, answer_schema(asked.query))
     try:

@@ -15,7 +15,7 @@ import struct
 import uuid
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -33,6 +33,7 @@ __all__ = [
     "Chunk",
     "Part",
     "fault_of",
+    "holding",
     "open_filesystem",
     "open_output",
     "parts_of",
@@ -85,6 +86,16 @@ class Chunk:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Chunk:
         return cls(**{**value, "ends": tuple((name, end) for name, end in value["ends"])})
+
+
+def holding(chunks: Iterable[Chunk], after_us: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Per synopsis or store the names of the chunks that tell of something of it after a time."""
+    found: dict[str, list[str]] = {id_: [] for id_ in after_us}
+    for chunk in chunks:
+        for id_, end in chunk.ends:
+            if id_ in after_us and end > after_us[id_]:
+                found[id_].append(chunk.name)
+    return {id_: tuple(names) for id_, names in found.items()}
 
 
 def open_filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:

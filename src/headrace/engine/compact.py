@@ -18,12 +18,12 @@ MERGE_ABOVE = 1.5
 
 @dataclass(frozen=True)
 class CompactTask:
-    """Merges chunks, bin by bin; panes and rows from before `expired_us` of their synopsis or store are left out."""
+    """Merges chunks, given per synopsis and store, bin by bin; what is from before its `expired_us` is left out."""
 
     folder: str
     epoch: int
     level: int
-    chunks: tuple[str, ...]
+    chunks: Mapping[str, tuple[str, ...]]
     layouts: tuple[Layout, ...]
     expired_us: Mapping[str, int]
     stores: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class CompactTask:
             for bin_ in bins:
                 frames = [
                     frame.filter(pl.col("p") >= first)
-                    for name in self.chunks
+                    for name in self.chunks[layout.id]
                     for frame in read_part(self.folder, name, layout.id, bin_)
                 ]
                 frames = [frame for frame in frames if not frame.is_empty()]
@@ -49,7 +49,7 @@ class CompactTask:
         for store in self.stores:
             # Rows of a store are put side by side, slice by slice, as many slices as there are.
             slices: dict[int, list[pl.DataFrame]] = {}
-            for name in self.chunks:
+            for name in self.chunks[store]:
                 for number, frame in read_slices(self.folder, name, store):
                     if number % self.bins in bins:
                         slices.setdefault(number, []).append(frame.filter(pl.col("p") >= self.expired_us[store]))

@@ -18,6 +18,7 @@ from headrace.engine.answering import adopt, writes_parquet
 from headrace.engine.arrow_rows import arrow_schema
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.chunks import holding
 from headrace.engine.deliver import Delivery
 from headrace.engine.flows import Moment, Stepped
 from headrace.engine.join_sql import pairs_ddl, pairs_schema, spark_join
@@ -159,7 +160,7 @@ class JoinOperator:
         join, decision = plan.join, run.moment.decision.flows[plan.query.name]
         stores = plan.store(LEFT).id, plan.store(RIGHT).id
         reach = self._expired(plan, run.moment.before)
-        held = [_holding(run.moment.chunks, store, reach[side]) for store, side in zip(stores, SIDES, strict=True)]
+        held = holding(run.moment.chunks, {store: reach[side] for store, side in zip(stores, SIDES, strict=True)})
         matching = Matching(
             join.left.window.size_us,
             join.right.window.size_us,
@@ -170,7 +171,7 @@ class JoinOperator:
         )
         work = JoinWork(
             stores,
-            (held[0], held[1]),
+            (held[stores[0]], held[stores[1]]),
             tuple(c.name for c in run.fresh if any(id_ in stores for id_, _ in c.ends)),
             matching,
             tuple(decision["hosts"]),
@@ -423,10 +424,6 @@ def _speeds(before: Sequence[float] | None, counted: Sequence[Counted], hosts: i
         return known
     mean = sum(rates.values()) / hosts
     return [round(known[h] + 0.2 * (rates[h] / mean - known[h]), 4) if mean else known[h] for h in range(hosts)]
-
-
-def _holding(chunks: Sequence[Chunk], store: str, reach_us: int) -> tuple[str, ...]:
-    return tuple(c.name for c in chunks if any(id_ == store and end > reach_us for id_, end in c.ends))
 
 
 def _shed(absorbed: Absorbed, store: str) -> int:

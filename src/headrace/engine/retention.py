@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from headrace.engine.absorb import Absorbed
 from headrace.engine.blame import blamed
 from headrace.engine.checkpoint import QueryState
-from headrace.engine.chunks import APART, Chunk
+from headrace.engine.chunks import APART, Chunk, holding
 from headrace.engine.compact import CompactTask
 from headrace.engine.panes import layout_of
 from headrace.engine.state_io import StateIo
@@ -58,18 +59,15 @@ def retain(
 
     Of chunks that are kept apart those stay that are `named`.
     """
-    kept = tuple(
-        c
-        for c in chunks
-        if (c.name in named if c.level == APART else any(id_ in expired and end > expired[id_] for id_, end in c.ends))
-    )
+    kept = tuple(c for c in map(partial(_kept, named, expired), chunks) if c is not None)
     sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends), c.bytes) for c in kept if c.level != APART]
     merge = plan_merge(sizes, pieces=bins)
     if isinstance(merge, Merge):
         layouts = tuple(layout_of(k.synopsis, k.measures, k.pane_us) for k in workload.kept.values())
         stores = tuple(store.id for store in workload.stores)
-        task = CompactTask(folder, epoch, merge.level, merge.chunks, layouts, dict(expired), stores, bins)
         merged = set(merge.chunks)
+        told = holding((chunk for chunk in kept if chunk.name in merged), expired)
+        task = CompactTask(folder, epoch, merge.level, told, layouts, dict(expired), stores, bins)
         kept = (*(chunk for chunk in kept if chunk.name not in merged), *blamed(lambda: io.compact(task)))
     coverage: dict[str, Coverage] = {}
     for id_, needed in workload.kept.items():
@@ -82,3 +80,14 @@ def retain(
             coverage[id_] = forget(coverage[id_], expired[id_], made)
     names = {chunk.name for chunk in kept}
     return Retained(kept, frozenset(chunk.name for chunk in chunks if chunk.name not in names), coverage)
+
+
+def _kept(named: frozenset[str], expired: Mapping[str, int], chunk: Chunk) -> Chunk | None:
+    """A chunk as it stays, or None.
+
+    It no longer tells of what nobody keeps: a query that comes again later must not find the rows of its earlier life.
+    """
+    if chunk.level == APART:
+        return chunk if chunk.name in named else None
+    ends = tuple((id_, end) for id_, end in chunk.ends if id_ in expired)
+    return replace(chunk, ends=ends) if any(end > expired[id_] for id_, end in ends) else None

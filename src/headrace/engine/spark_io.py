@@ -125,10 +125,8 @@ class SparkIo:
         return cargo.mapInArrow(_Answer(self._on_bins(on_hosts, needs)), ddl)
 
     def compact(self, task: CompactTask) -> list[Chunk]:
-        needs = dict.fromkeys((*(layout.id for layout in task.layouts), *task.stores), task.chunks)
-        return self._write(
-            self._cargo(needs, frozenset(task.stores)), self._on_bins(task, needs), MAGIC, self._checkpoint.bins
-        )
+        cargo = self._cargo(task.chunks, frozenset(task.stores))
+        return self._write(cargo, self._on_bins(task, task.chunks), MAGIC, self._checkpoint.bins)
 
     def verify(self, chunks: Sequence[Chunk]) -> list[str]:
         folder = self._checkpoint.state_folder
