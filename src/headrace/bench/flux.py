@@ -6,7 +6,6 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 
 import headrace as hr
 from headrace.bench.cluster import LocalCluster, SlowedDown, executor_of
+from headrace.bench.flux_work import Work, filtering, rolling, with_state, with_tables
 from headrace.bench.measure import Say, peak_bytes, result
 from headrace.engine import Hooks, Manifest, build_session
 
@@ -29,9 +29,14 @@ __all__ = ["bench_flux"]
 
 SCHEMA = "ts TIMESTAMP, k INT, v DOUBLE"
 START_US = 1_704_067_200_000_000
-# A median over 5000 rows is some 35 microseconds of real work for each row; the paper's group-by takes 45.
-LAST = 5000
-SQL = f"SELECT k, ts, MEDIAN(v) AS m FROM r [PARTITION BY k ROWS {LAST}]"
+# What state is kept for: a filter of outliers that sorts the last 1000 values twice for each row, some 40 microseconds
+# of work, as the paper's group-by; and a median over the last 5000 rows, which takes about one.
+FILTERED, LAST = 1000, 5000
+FILTER = "SELECT k, ts, v FROM r [PARTITION BY k]"
+MEDIAN = f"SELECT k, ts, MEDIAN(v) AS m FROM r [PARTITION BY k ROWS {LAST}]"
+RESULTS = "k INT, ts TIMESTAMP, m DOUBLE, d DOUBLE"
+# How many rows DuckDB looks at to judge a query, and its functions for our columns.
+JUDGES = {FILTER: (FILTERED, {"m": "median", "d": "mad"}), MEDIAN: (LAST, {"m": "median"})}
 # Files are many so that the executor which has time takes the next one: rows are absorbed where there is room, too.
 EXECUTORS, MINIS, KEYS, FILES = 2, 64, 60, 8
 TROUBLES = ("skew", "slow", "memory")
@@ -79,14 +84,17 @@ class _Side:
 
 
 def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
-    """A median over the last 5000 rows of 60 keys, on two executors of one core each, a real cluster. Ratios:
+    """A filter of outliers (median and median deviation of a key's last 1000 values, for each row), a function of the
+    user's, over 60 keys on two executors of one core each, a real cluster. Ratios:
 
     - `skew_vs_static`: rows per second with moves over without, when 80 % of the rows come to have 20 % of the keys,
       which all hash to the first bin; `skew_vs_ideal`: over the rate before, when keys were even.
     - `slow_vs_static`: the same when one executor comes to run 40 % of the time; `slow_vs_ideal`: over 1.4 / 2 of the
       rate before, the sum of what both can do.
     - `memory_vs_static`: the same when the memory of one bin is halved, so that its state does not fit any more.
-    - `vs_spark_state`: rows per second with moves over `applyInPandasWithState` doing the same, both with skew.
+    - `vs_spark_state`: rows per second with moves over `applyInPandasWithState` with the same function, both skewed.
+    - `rows_vs_spark`: MEDIAN over the last 5000 rows of a key in SQL over `applyInPandasWithState` with pandas'
+      rolling median, keys even.
     - `alternating_vs_static` (not with --quick): the skew changes sides every three epochs; an epoch may move 1 MiB.
 
     `correct` compares the results of some keys with DuckDB's, and counts those of all.
@@ -110,6 +118,12 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
                 say("warming up")
                 _write(home / "rows_warm", keys, WARM + CALM, rows, "none")
                 _run(spark, home / "rows_warm", home / "warm", "off", "none")
+                sides["rows"], plain_rows, same = _rows(spark, home, keys, 5 * rows)
+                correct &= same
+                say(
+                    f"median of {LAST} rows: {sides['rows'].steady:,.0f} rows/s, applyInPandasWithState with pandas' "
+                    f"rolling median: {plain_rows:,.0f}; results {_verdict(same)}"
+                )
                 say(f"writing {len(troubles) * epochs * rows:,} rows")
                 for trouble in troubles:
                     source = home / f"rows_{trouble}"
@@ -117,14 +131,14 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
                     for moves in ("off", "auto"):
                         name = f"{trouble}_{'flux' if moves == 'auto' else 'static'}"
                         sides[name] = side = _run(spark, source, home / name, moves, trouble)
-                        same = _same(source, home / name / "out", keys)
+                        same = _same(source, home / name / "out", keys, FILTER)
                         correct &= same
                         say(
                             f"{name}: {side.calm:,.0f} rows/s, with trouble {side.steady:,.0f} in the end, "
                             f"{side.moves} moves, {side.step_share:.0%} of the time in the step; "
-                            f"results {'equal DuckDB' if same else 'DIFFER from DuckDB'}"
+                            f"results {_verdict(same)}"
                         )
-                plain = _spark_state(spark, home / "rows_skew", home / "plain", epochs)
+                plain = _spark_state(spark, home / "rows_skew", home / "plain", filtering(FILTERED), epochs)
                 say(f"applyInPandasWithState, skewed: {plain:,.0f} rows/s")
             finally:
                 spark.stop()
@@ -133,6 +147,7 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
         **{f"{t}_vs_static": sides[f"{t}_flux"].steady / sides[f"{t}_static"].steady for t in troubles},
         **{f"{t}_vs_ideal": sides[f"{t}_flux"].steady / ideal[t] for t in ideal},
         "vs_spark_state": sides["skew_flux"].steady / plain,
+        "rows_vs_spark": sides["rows"].steady / plain_rows,
     }
     measures: dict[str, Any] = {
         name: {
@@ -148,8 +163,26 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
         }
         for name, side in sides.items()
     }
-    measures |= {"trouble_at_epoch": WARM + CALM, "spark_state_rows_per_s": round(plain), "peak_bytes": peak_bytes()}
+    measures |= {
+        "trouble_at_epoch": WARM + CALM,
+        "spark_state_rows_per_s": round(plain),
+        "spark_rows_rows_per_s": round(plain_rows),
+        "peak_bytes": peak_bytes(),
+    }
     return result("flux", correct, ratios, measures)
+
+
+def _verdict(same: bool) -> str:
+    return "equal DuckDB's" if same else "DIFFER from DuckDB's"
+
+
+def _rows(spark: SparkSession, home: Path, keys: _Keys, rows: int) -> tuple[_Side, float, bool]:
+    """A median over rows in SQL, and what a user of Spark would write for it: rows per second, and if ours is right."""
+    source, epochs = home / "rows_even", WARM + CALM + 6
+    _write(source, keys, epochs, rows, "none")
+    side = _run(spark, source, home / "rows", "auto", "none", MEDIAN)
+    plain = _spark_state(spark, source, home / "plain_rows", rolling(LAST), epochs)
+    return side, plain, _same(source, home / "rows" / "out", keys, MEDIAN)
 
 
 @dataclass(frozen=True)
@@ -194,7 +227,7 @@ def _write(folder: Path, keys: _Keys, epochs: int, rows: int, trouble: str) -> N
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str) -> _Side:
+def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str, sql: str = FILTER) -> _Side:
     side, slowed = _Side(), list[SlowedDown]()
     spark.conf.set("spark.headrace.flux.moves", moves)
     if trouble == "alternating":
@@ -221,7 +254,8 @@ def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str
 
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES).parquet(str(source))
     pipe = hr.Pipeline("flux").stream("r", rows, time="ts")
-    pipe.query("q", SQL, sink=hr.parquet(str(home / "out")))
+    step = hr.step(with_tables(filtering(FILTERED)), state="k INT, v DOUBLE", results=RESULTS)
+    pipe.query("q", sql, sink=hr.parquet(str(home / "out")), step=step if sql == FILTER else None)
     try:
         pipe.start(spark, str(home / "state"), once=True, flush=True, hooks=Hooks(on_epoch=note)).await_termination()
     finally:
@@ -232,7 +266,7 @@ def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str
     return side
 
 
-def _same(source: Path, out: Path, keys: _Keys) -> bool:
+def _same(source: Path, out: Path, keys: _Keys, sql: str) -> bool:
     """Whether every row has one result, and those of some keys equal DuckDB's."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
@@ -240,21 +274,21 @@ def _same(source: Path, out: Path, keys: _Keys) -> bool:
     connection.execute(f"CREATE VIEW ours AS SELECT * FROM read_parquet('{out}/*.parquet')")
     counts = [connection.execute(f"SELECT count(*) FROM {name}").fetchall() for name in ("rows", "ours")]
     some = ", ".join(str(key) for key in (*keys.hot[0][:2], *keys.hot[1][:2]))
-    over = f"(PARTITION BY k ORDER BY ts ROWS BETWEEN {LAST - 1} PRECEDING AND CURRENT ROW)"
-    theirs = f"SELECT k, ts, round(median(v) OVER {over}, 9) FROM rows WHERE k IN ({some})"
-    ours = f"SELECT k, ts, round(m, 9) FROM ours WHERE k IN ({some})"
+    last, functions = JUDGES[sql]
+    over = f"(PARTITION BY k ORDER BY ts ROWS BETWEEN {last - 1} PRECEDING AND CURRENT ROW)"
+    judged = ", ".join(f"round({function}(v) OVER {over}, 9)" for function in functions.values())
+    theirs = f"SELECT k, ts, {judged} FROM rows WHERE k IN ({some})"
+    ours = f"SELECT k, ts, {', '.join(f'round({column}, 9)' for column in functions)} FROM ours WHERE k IN ({some})"
     missing = connection.execute(f"SELECT count(*) FROM ({theirs} EXCEPT ALL {ours})").fetchall()
     return counts[0] == counts[1] and missing == [(0,)]
 
 
-def _spark_state(spark: SparkSession, source: Path, out: Path, epochs: int) -> float:
+def _spark_state(spark: SparkSession, source: Path, out: Path, work: Work, epochs: int) -> float:
     """Rows per second of Spark's own keyed state over the same rows, once it is warm."""
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES).parquet(str(source))
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", str(EXECUTORS))
-    kept = rows.groupBy("k").applyInPandasWithState(
-        _medians(LAST), "k INT, ts TIMESTAMP, m DOUBLE", "held BINARY", "append", "NoTimeout"
-    )
+    kept = rows.groupBy("k").applyInPandasWithState(with_state(work), RESULTS, "held BINARY", "append", "NoTimeout")
     writer = kept.writeStream.format("parquet").option("checkpointLocation", str(out / "state"))
     query = writer.trigger(availableNow=True).start(str(out / "results"))
     query.awaitTermination()
@@ -262,27 +296,3 @@ def _spark_state(spark: SparkSession, source: Path, out: Path, epochs: int) -> f
     progress = [p for p in query.recentProgress if p.numInputRows]
     steady = progress[-max(3, (epochs - WARM - CALM) // 3) :]
     return sum(p.numInputRows for p in steady) / (sum(p.durationMs["triggerExecution"] for p in steady) / 1000)
-
-
-def _medians(last: int) -> Callable[[Any, Any, Any], Iterator[Any]]:
-    """The function a user of Spark would write: the last values are the state, medians are computed at once."""
-
-    def step(key: Any, frames: Any, state: Any) -> Iterator[Any]:
-        import numpy as np
-        import pandas as pd
-
-        rows = pd.concat(list(frames)).sort_values("ts")
-        held = np.frombuffer(state.get[0] if state.exists else b"", dtype=float)
-        values = np.concatenate([held, rows["v"].to_numpy()])
-        padded = np.concatenate([np.full(last - 1, np.nan), values])
-        windows = np.lib.stride_tricks.sliding_window_view(padded, last)[len(held) :]
-        medians = np.empty(len(windows))
-        for first in range(0, len(windows), 2000):
-            some = np.sort(windows[first : first + 2000], axis=1)
-            n = (~np.isnan(some)).sum(axis=1)
-            each = np.arange(len(some))
-            medians[first : first + 2000] = (some[each, (n - 1) // 2] + some[each, n // 2]) / 2
-        state.update((values[-(last - 1) :].tobytes(),))
-        yield pd.DataFrame({"k": key[0], "ts": rows["ts"].to_numpy(), "m": medians})
-
-    return step

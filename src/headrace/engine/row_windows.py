@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -84,12 +85,10 @@ def in_order(rows: pl.DataFrame, spec: RowsSpec) -> tuple[pl.DataFrame, Integers
     return named.drop("_group"), named["_group"].to_numpy()
 
 
-def _lows(group: Integers, spec: RowsSpec) -> Integers:
-    """Where the window of each row begins."""
-    position = np.arange(len(group))
-    first = np.concatenate([[True], group[1:] != group[:-1]]) if len(group) else np.empty(0, bool)
-    starts = np.maximum.accumulate(np.where(first, position, 0)) if len(group) else position
-    return np.maximum(starts, position - spec.rows + 1)
+def _starts(group: Integers) -> Integers:
+    """Where the key of each row begins."""
+    first = np.diff(group, prepend=-1) != 0
+    return np.maximum.accumulate(np.where(first, np.arange(len(group)), 0))
 
 
 def trim(rows: pl.DataFrame, group: Integers, final: NDArray[np.bool_], spec: RowsSpec) -> pl.DataFrame:
@@ -105,20 +104,44 @@ def trim(rows: pl.DataFrame, group: Integers, final: NDArray[np.bool_], spec: Ro
 
 def evaluate(rows: pl.DataFrame, group: Integers, wanted: NDArray[np.bool_], spec: RowsSpec) -> pl.DataFrame:
     """Results of the wanted rows, of all rows in order: columns of the row, then its aggregates."""
-    (at,) = np.nonzero(wanted)
-    low, high = _lows(group, spec)[at], at + 1
-    chosen = rows[at]
+    windows = _Windows(group, _starts(group), np.nonzero(wanted)[0], spec.rows)
+    chosen = rows[windows.at]
     columns = [chosen[source].alias(name) for name, source in spec.results]
     plain = _Plain(rows, group, spec)
     for aggregate, argument, _ in spec.aggregates:
-        if argument is not None and aggregate.function in _QUANTILES:
-            made = _quantiles(rows[argument], low, high, aggregate)
-        elif argument is not None and _sees_rows(aggregate):
-            made = _details(rows[argument], group, low, high, aggregate)
+        if argument is None or not _sees_rows(aggregate):
+            made = plain.values(aggregate, windows.low, windows.high)
+        elif aggregate.function in _QUANTILES:
+            made = _quantiles(rows[argument], windows, aggregate)
+        elif aggregate.function in ("count", "approx_count_distinct"):
+            made = _distinct(rows[argument], windows)
         else:
-            made = plain.values(aggregate, low, high)
+            made = _details(rows[argument], windows, aggregate)
         columns.append(made.alias(aggregate.name))
     return pl.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Each row's key and where that begins, the rows whose windows are wanted, and how many rows a window has."""
+
+    group: Integers
+    starts: Integers
+    at: Integers
+    rows: int
+
+    @property
+    def lows(self) -> Integers:
+        """Where the window of each row begins."""
+        return np.maximum(self.starts, np.arange(len(self.group)) - self.rows + 1)
+
+    @property
+    def low(self) -> Integers:
+        return self.lows[self.at]
+
+    @property
+    def high(self) -> Integers:
+        return self.at + 1
 
 
 class _Plain:
@@ -175,67 +198,55 @@ def _slabs(low: Integers, high: Integers) -> Iterator[slice]:
     return (slice(first, first + step) for first in range(0, len(low), step))
 
 
-def _ranks(values: pl.Series) -> tuple[NDArray[np.int32], pl.Series]:
-    """The rank of each value among all, equal values in any order, nulls beyond the last; and the values by rank."""
+def _quantiles(values: pl.Series, windows: _Windows, aggregate: PlannedAggregate) -> pl.Series:
+    """Quantiles of the values of each window; they are exact, also where an approximation was asked for.
+
+    Polars rolls over ranks, which are numbers whatever the values are, in time that hardly depends on a window's size.
+    """
     order = values.arg_sort(nulls_last=True)
-    ranks = np.empty(len(values), np.int32)
-    ranks[order.to_numpy()] = np.arange(len(values), dtype=np.int32)
-    return ranks, values.gather(order)
+    count, fraction = len(values) - values.null_count(), aggregate.parameters[0]
+    ranks = np.empty(len(values))
+    ranks[order.to_numpy()] = np.arange(len(values))
+    frame = pl.DataFrame({"g": windows.group, "r": ranks})
+    rank = pl.when(pl.col("r") < count).then("r")
 
+    def at(place: Literal["lower", "higher", "equiprobable"]) -> pl.Series:
+        rolled = rank.rolling_quantile(fraction, place, window_size=windows.rows, min_samples=1)
+        found = frame.select(rolled.over("g", mapping_strategy="explode")).to_series()
+        return values.gather(order.gather(found.gather(windows.at).cast(pl.UInt32)))
 
-def _side_by_side(ranks: NDArray[np.int32], low: Integers, high: Integers) -> NDArray[np.int32]:
-    """The ranks of each window's rows in a row of their own; shorter windows are filled up with one beyond them all."""
-    widest = int((high - low).max(initial=1))
-    beyond = np.full(widest - 1, len(ranks), np.int32)
-    cells = np.lib.stride_tricks.sliding_window_view(np.concatenate([beyond, ranks]), widest)[high - 1]
-    (short,) = np.nonzero(high - low < widest)
-    if len(short):
-        outside = np.arange(widest) < (widest - (high - low)[short])[:, None]
-        cells[short] = np.where(outside, len(ranks), cells[short])
-    return cells
-
-
-def _quantiles(values: pl.Series, low: Integers, high: Integers, aggregate: PlannedAggregate) -> pl.Series:
-    """Quantiles of the values of each window; they are exact, also where an approximation was asked for."""
-    ranks, known = _ranks(values)
-    count = len(values) - values.null_count()
-    fraction = aggregate.parameters[0]
-    lows, highs, weights, empty = [], [], [], []
-    for slab in _slabs(low, high):
-        cells = _side_by_side(ranks, low[slab], high[slab])
-        cells.sort(axis=1)
-        n = (cells < count).sum(axis=1)
-        place = fraction * (n - 1) if aggregate.function == "percentile" else np.maximum(np.ceil(fraction * n), 1.0) - 1
-        below, above = np.floor(np.maximum(place, 0)).astype(int), np.ceil(np.maximum(place, 0)).astype(int)
-        each = np.arange(len(cells))
-        lows.append(cells[each, below])
-        highs.append(cells[each, above])
-        weights.append(place - below)
-        empty.append(n == 0)
-    none = np.concatenate(empty) if empty else np.empty(0, bool)
-    pick = np.where(none, 0, np.concatenate(lows)) if lows else np.empty(0, int)
-    if aggregate.function == "approx_percentile":
-        found = known.gather(pick)
+    if aggregate.function != "percentile":
+        low = at("equiprobable")
+        if aggregate.function == "approx_percentile":
+            return low
+        high, weight = low, np.zeros(len(low))
     else:
-        pair = pl.DataFrame(
-            {
-                "_low": known.gather(pick).cast(pl.Float64),
-                "_high": known.gather(np.where(none, 0, np.concatenate(highs)) if highs else pick).cast(pl.Float64),
-                "_weight": np.concatenate(weights) if weights else np.empty(0),
-            }
-        )
-        found = pair.select(finish_quantile(aggregate).alias("_")).to_series()
-    return found.set(pl.Series(none), None) if none.any() else found
+        low, high = at("lower"), at("higher")
+        known = np.concatenate([[0], np.cumsum(values.is_not_null().to_numpy())])
+        place = fraction * np.maximum(known[windows.high] - known[windows.low] - 1, 0)
+        weight = place - np.floor(place)
+    pair = pl.DataFrame({"_low": low.cast(pl.Float64), "_high": high.cast(pl.Float64), "_weight": weight})
+    return pair.select(finish_quantile(aggregate).alias("_")).to_series()
 
 
-def _details(
-    values: pl.Series, group: Integers, low: Integers, high: Integers, aggregate: PlannedAggregate
-) -> pl.Series:
-    """Aggregates over the distinct values of each window."""
+def _distinct(values: pl.Series, windows: _Windows) -> pl.Series:
+    """How many distinct values each window has: from one window to the next, a value may come and one may leave."""
     codes, _ = numbered(values.to_frame("d"), ["d"])
-    before = _previous(group, codes)
-    null = values.is_null().to_numpy()
-    counts = aggregate.function in ("count", "approx_count_distinct")
+    before, after = _neighbours(windows.group, codes)
+    known, lows = values.is_not_null().to_numpy(), windows.lows
+    comes = known & (before < lows)
+    left = np.maximum(lows - 1, 0)
+    leaves = (lows > windows.starts) & known[left] & (after[left] >= np.arange(len(codes)))
+    total = np.cumsum(comes.astype(np.int64) - leaves)
+    of_keys_before = np.concatenate([[0], total])[windows.starts]
+    return pl.Series("_", (total - of_keys_before)[windows.at], pl.Int64)
+
+
+def _details(values: pl.Series, windows: _Windows, aggregate: PlannedAggregate) -> pl.Series:
+    """Aggregates over the distinct values of each window, for which each of them has to be seen."""
+    codes, _ = numbered(values.to_frame("d"), ["d"])
+    before, _ = _neighbours(windows.group, codes)
+    null, low, high = values.is_null().to_numpy(), windows.low, windows.high
     made: list[pl.Series] = []
     for slab in _slabs(low, high):
         begin, end = low[slab, None], high[slab, None]
@@ -245,20 +256,18 @@ def _details(
         inside &= ~null[at]
         # A value counts where it comes first in the window: where the same value before it lies outside.
         first = inside & (before[at] < begin)
-        if counts:
-            made.append(pl.Series("_", first.sum(axis=1), pl.Int64))
-            continue
         made.append(_from_details(values, at, first, inside, codes, aggregate))
-    return pl.concat(made) if made else pl.Series("_", [], pl.Int64 if counts else pl.Null)
+    return pl.concat(made) if made else pl.Series("_", [], pl.Null)
 
 
-def _previous(group: Integers, codes: Integers) -> Integers:
-    """Per row the row before it of the same key with the same value, or -1."""
+def _neighbours(group: Integers, codes: Integers) -> tuple[Integers, Integers]:
+    """Per row the rows before and after it of the same key with the same value; -1 and beyond the last if none is."""
     order = np.lexsort((np.arange(len(codes)), codes, group))
     same = (group[order][1:] == group[order][:-1]) & (codes[order][1:] == codes[order][:-1])
-    before = np.full(len(codes), -1, np.int64)
+    before, after = np.full(len(codes), -1, np.int64), np.full(len(codes), len(codes), np.int64)
     before[order[1:][same]] = order[:-1][same]
-    return before
+    after[order[:-1][same]] = order[1:][same]
+    return before, after
 
 
 def _from_details(
