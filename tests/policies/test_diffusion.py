@@ -19,6 +19,7 @@ from headrace.policies import (
     SideStats,
     choose_way,
     host_of,
+    learn_speeds,
     load_of,
     spread_slices,
 )
@@ -191,6 +192,38 @@ def test_hosts_get_slices_by_their_speed_and_keep_them_while_that_is_even() -> N
     assert spread_slices(8, (1.2, 0.9), before) == before
     assert Counter(spread_slices(8, (3.0, 1.0), before)) == {0: 6, 1: 2}
     assert set(spread_slices(8, (1.0,), before)) == {0}
+
+
+@pytest.mark.parametrize(
+    ("known", "rates", "idle", "learned"),
+    [
+        pytest.param((1.0, 1.0), {}, (), (1.0, 1.0), id="nothing was measured"),
+        pytest.param((1.0, 1.0), {0: 500.0}, (), (1.0, 1.0), id="one alone is no faster than itself"),
+        pytest.param((1.2, 0.8), {0: 120.0, 1: 80.0}, (), (1.2, 0.8), id="as was known"),
+        pytest.param((1.0, 1.0), {0: 30.0, 1: 10.0}, (), (1.1, 0.9), id="a fifth of the way to what is measured"),
+        pytest.param((1.3, 1.3, 0.4), {0: 9.0, 1: 9.0}, (2,), (1.2922, 1.2922, 0.4155), id="one without work"),
+        pytest.param((1.0, 1.0), {0: 9.0, 1: 0.0}, (), (1.2, 0.8), id="a host that does nothing for its time"),
+        pytest.param((1.99, 0.01), {0: 9.0, 1: 0.0}, (), (1.992, 0.01), id="but no speed is nothing"),
+        pytest.param((1.0, 1.0), {0: 0.0, 1: 0.0}, (), (1.0, 1.0), id="nobody had rows"),
+    ],
+)
+def test_speeds_are_learned(
+    known: tuple[float, ...], rates: dict[int, float], idle: tuple[int, ...], learned: tuple[float, ...]
+) -> None:
+    assert learn_speeds(known, rates, idle) == pytest.approx(learned, abs=1e-4)
+
+
+def test_a_host_that_was_slow_for_long_gets_work_again() -> None:
+    real, speeds, hosts = [1.0, 0.05], (1.0, 1.0), spread_slices(8, (1.0, 1.0))
+    counts = []
+    for epoch in range(300):
+        real[1] = 0.05 if epoch < 100 else 1.0
+        busy = {host: 1000.0 * real[host] for host in set(hosts)}
+        speeds = learn_speeds(speeds, busy, {0, 1} - set(hosts))
+        hosts = spread_slices(8, speeds, hosts)
+        counts.append(hosts.count(1))
+    assert 0 in counts[:100], "hardly any speed, no slices"
+    assert counts[-1] in (3, 4), "even, as far as it is worth dealing out anew"
 
 
 def test_a_decision_says_why() -> None:

@@ -28,7 +28,17 @@ from headrace.engine.retention import EVER
 from headrace.engine.sinks import FileSink
 from headrace.engine.state_io import StateIo
 from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan
-from headrace.policies import EVERYWHERE, ONCE, JoinStats, JoinWay, SideStats, StreamClock, choose_way, watermark_of
+from headrace.policies import (
+    EVERYWHERE,
+    ONCE,
+    JoinStats,
+    JoinWay,
+    SideStats,
+    StreamClock,
+    choose_way,
+    learn_speeds,
+    watermark_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,6 +97,7 @@ class JoinOperator:
         return {
             **asdict(way),
             "slices": slices,
+            "speeds": _known_speeds(state, hosts),
             "sampled": bool(due),
             "guess": before is None,
             "mixed": "way" in state and (_signature(way) != state["signature"] or state.get("until") is not None),
@@ -102,12 +113,11 @@ class JoinOperator:
         hosts: int,
         memory: float | None,
     ) -> JoinWay:
-        speeds = tuple(state.get("speeds") or ())
         stats = JoinStats(
             _stats(state, LEFT, _window_us(plan, LEFT)),
             _stats(state, RIGHT, _window_us(plan, RIGHT)),
             bool(plan.equal),
-            speeds if len(speeds) == hosts else (1.0,) * hosts,
+            _known_speeds(state, hosts),
             memory,
         )
         return choose_way(stats, self._way, before, slices)
@@ -300,7 +310,7 @@ class JoinOperator:
                 **sides,
             },
             "shed": state.get("shed", 0) + sum(_shed(absorbed, store.id) for store in plan.stores),
-            "speeds": _speeds(state.get("speeds"), counted, max(way.hosts) + 1),
+            "speeds": _speeds(decision.get("speeds", (1.0,) * (max(way.hosts) + 1)), way.hosts, counted),
         }
 
 
@@ -415,15 +425,15 @@ def _sampled(sample: Mapping[str, Any], rows: int, heavy: Sequence[Heavy]) -> di
     }
 
 
-def _speeds(before: Sequence[float] | None, counted: Sequence[Counted], hosts: int) -> list[float]:
+def _known_speeds(state: Mapping[str, Any], hosts: int) -> tuple[float, ...]:
+    known = tuple(state.get("speeds") or ())
+    return known if len(known) == hosts else (1.0,) * hosts
+
+
+def _speeds(known: Sequence[float], slices: Sequence[int], counted: Sequence[Counted]) -> list[float]:
     """Relative speeds of the hosts, from rows per second where there was enough to do to tell."""
-    known = list(before) if before is not None and len(before) == hosts else [1.0] * hosts
-    busy = [c for c in counted if c.seconds > 0.2 and c.host < hosts]
-    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in busy}
-    if len(rates) < hosts or hosts < 2:
-        return known
-    mean = sum(rates.values()) / hosts
-    return [round(known[h] + 0.2 * (rates[h] / mean - known[h]), 4) if mean else known[h] for h in range(hosts)]
+    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in counted if c.seconds > 0.2}
+    return list(learn_speeds(known, rates, idle=set(range(len(known))) - set(slices)))
 
 
 def _shed(absorbed: Absorbed, store: str) -> int:

@@ -13,6 +13,7 @@ from headrace.policies.diffusion import (
     SideStats,
     choose_way,
     host_of,
+    learn_speeds,
     load_of,
     spread_slices,
 )
@@ -117,6 +118,7 @@ __all__ = [
     "isolate",
     "last_end_with_rows",
     "learn",
+    "learn_speeds",
     "load",
     "load_of",
     "memory",

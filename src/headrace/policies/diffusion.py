@@ -15,7 +15,7 @@ deltas go to them. So every pair is made once, whatever was decided when its row
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "SideStats",
     "choose_way",
     "host_of",
+    "learn_speeds",
     "load_of",
     "spread_slices",
 ]
@@ -41,6 +42,10 @@ RECEIVED_S, HELD_S = 2e-7, 2e-8
 GAIN = 0.2
 # A key is hot when it alone would be this part of an even share of one host.
 HOT_SHARE = 0.25
+# What an epoch's measurement of a host's speed counts for, and how quickly the speed of one without work is forgotten.
+LEARNS, FORGETS = 0.2, 0.02
+# No host is taken for slower: a speed is divided by.
+SLOWEST = 0.01
 # Slices are dealt out anew when the slowest host would take so many times as long as it must.
 UNEVEN = 1.5
 
@@ -256,3 +261,23 @@ def spread_slices(slices: int, speeds: Sequence[float], before: Sequence[int] | 
         fresh.append(host)
     known = before is not None and len(before) == slices and max(before) < len(speeds)
     return tuple(before) if before and known and longest(before) <= UNEVEN * longest(fresh) else tuple(fresh)
+
+
+def learn_speeds(known: Sequence[float], rates: Mapping[int, float], idle: Collection[int] = ()) -> tuple[float, ...]:
+    """The hosts' speeds, 1 on average, after an epoch that measured rows per second of some of them.
+
+    A host without work shows no speed: little by little it is taken for one like the others, so that it is tried again.
+
+    >>> learn_speeds((1.0, 1.0), {0: 300.0, 1: 100.0}), learn_speeds((1.5, 0.5), {0: 300.0}, idle=[1])
+    ((1.1, 0.9), (1.4851, 0.5149))
+    """
+    learned = list(known)
+    unit = sum(rates.values()) / sum(known[host] for host in rates) if rates else 0.0
+    for host, rate in rates.items():
+        if unit:
+            learned[host] += LEARNS * (rate / unit - known[host])
+    working = [speed for host, speed in enumerate(known) if host not in idle]
+    for host in idle:
+        learned[host] += FORGETS * (sum(working) / len(working) - known[host])
+    mean = sum(learned) / len(learned)
+    return tuple(round(max(SLOWEST, speed / mean), 4) for speed in learned)
