@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from world import SCHEMA, admit, assert_same, make_epochs, results, unique_times, write_epochs
 
 import headrace as hr
+from headrace.engine import Hooks
 from headrace.errors import SpecError, StateError
 
 LATENESS_S = 20
@@ -44,6 +46,15 @@ def counted(rows: pa.Table) -> list[tuple[Any, ...]]:
     return found
 
 
+@pytest.fixture
+def unmoved(spark: Any) -> Iterator[None]:
+    """State stays where it is, however busy the machine: what is read then is read for another reason."""
+    spark.conf.set("spark.headrace.flux.moves", "off")
+    yield
+    spark.conf.unset("spark.headrace.flux.moves")
+
+
+@pytest.mark.usefixtures("unmoved")
 def test_functions_and_row_windows_come_and_go(spark: Any, tmp_path: Path) -> None:
     tables = unique_times(make_epochs(seed=81, epochs=9, rows=100))
     write_epochs(tmp_path / "in", tables[:2])
@@ -98,3 +109,47 @@ def test_functions_and_row_windows_come_and_go(spark: Any, tmp_path: Path) -> No
     assert results(tmp_path / "late")
     assert results(tmp_path / "later")
     assert max(n for _, _, n in results(tmp_path / "rows")) == 3
+
+
+def picky_count(state: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    if pc.any(pc.equal(rows["i"], 7)).as_py():
+        raise KeyError("this row")
+    return running_count(state, rows)
+
+
+def test_a_function_that_fails_keeps_its_state(spark: Any, tmp_path: Path) -> None:
+    schema = make_epochs(seed=1, epochs=1, rows=9)[0].schema
+
+    def epoch(number: int, i: int = 0) -> pa.Table:
+        times = pa.array([(number * 10 + n) * 1_000_000 for n in range(8)], pa.timestamp("us", "UTC"))
+        some = {"ts": times, "k": pa.array(list("abcdabca")), "i": pa.array([i] * 8, pa.int32())}
+        columns = [some.get(field.name, pa.nulls(8, field.type)) for field in schema]
+        return pa.table(columns, schema=schema)
+
+    tables = [epoch(n, 7 if n == 4 else 0) for n in range(8)]
+    write_epochs(tmp_path / "in", tables[:6])
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    notes: list[str] = []
+
+    def play(function: Any, flush: bool) -> Any:
+        pipe = hr.Pipeline("picky").stream("r", source, time="ts")
+        sums = "SELECT k, COUNT(*) AS n FROM r [WINDOW 5 s] GROUP BY k"
+        pipe.query("sums", sums, sink=hr.parquet(str(tmp_path / "sums")))
+        step = hr.step(function, state="k STRING, n BIGINT", results=RESULTS)
+        pipe.query("q", SQL, sink=hr.parquet(str(tmp_path / "out")), step=step)
+        hooks = Hooks(on_note=notes.append)
+        run = pipe.start(spark, str(tmp_path / "state"), once=True, flush=flush, hooks=hooks)
+        run.await_termination()
+        return run.progress
+
+    after = play(picky_count, flush=False)
+    assert "KeyError: 'this row'" in (after.queries["q"].failed or "")
+    assert after.queries["sums"].failed is None
+    # The last row was not final yet.
+    assert_same(results(tmp_path / "out"), counted(pa.concat_tables(tables[:4]).slice(0, 31)))
+    write_epochs(tmp_path / "in", tables[6:], first=6)
+    after = play(running_count, flush=True)
+    assert after.queries["q"].failed is None
+    assert any("had failed" in note and "goes on with its state" in note for note in notes), notes
+    # It counts on; the rows it failed at and those that came before it went on are not among them.
+    assert_same(results(tmp_path / "out"), counted(pa.concat_tables([*tables[:4], *tables[6:]])))

@@ -13,7 +13,7 @@ from headrace.engine.answering import Answering, Given
 from headrace.engine.arrow_rows import arrow_schema
 from headrace.engine.blame import cause_of, raise_if_not_a_querys
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.flows import FlowOperator, Moment, Stepped
+from headrace.engine.flows import FlowOperator, Moment, Stepped, remembered
 from headrace.engine.hooks import Hooks
 from headrace.engine.rejected import write_rejected
 from headrace.engine.retention import EVER, expired_panes, retain
@@ -30,7 +30,6 @@ from headrace.planning import (
     Spent,
     Workload,
     groups_of,
-    owner,
     streams_read,
 )
 from headrace.policies import (
@@ -424,11 +423,13 @@ class Epochs:
         if self._described is not self._workload:
             self._checkpoint.write_workload(decision.epoch, describe_workload(self._workload, self._streams))
         stepped = progress.stepped
+        failed = {name for name, state in queries.items() if state.failed is not None}
+        flows = remembered({**before.flows, **stepped.state}, self._workload.all_flows, failed)
         there = (*before.chunks, *progress.absorbed.chunks, *stepped.chunks)
         retained = retain(
             self._workload,
             there,
-            stepped.named,
+            flows,
             {
                 **{s.id: EVER[0] for s in self._workload.stores},
                 **stepped.expired,
@@ -451,7 +452,7 @@ class Epochs:
             workload=before.workload if self._described is self._workload else decision.epoch,
             chunks=retained.chunks,
             schedule=self._learned(progress),
-            flows={n: s for n, s in {**before.flows, **stepped.state}.items() if owner(n) in self._workload.all_flows},
+            flows=flows,
             observed={
                 "wall_us": decision.wall_us,
                 "seconds": round(time.monotonic() - progress.began_s, 4),

@@ -4,12 +4,12 @@ An operator serves all queries of its kind (joins, row windows). The epoch calls
 
     decide   admit: what it will do, with the reason; logged before anything acts, and read again on replay
     cuts     absorb: how the rows of its stores are cut into the slices of this epoch's chunks
-    step     answer: reads stores and rows, delivers results, makes state
+    step     flow: reads stores and rows, delivers results, makes state
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,10 +17,10 @@ from headrace.engine.absorb import Absorbed, Cut
 from headrace.engine.chunks import Chunk
 from headrace.engine.sinks import Sink
 from headrace.model import EpochDecision
-from headrace.planning import FlowPlan, Kept
+from headrace.planning import FlowPlan, Kept, owner
 from headrace.policies import StreamClock
 
-__all__ = ["FlowOperator", "Moment", "Stepped"]
+__all__ = ["FlowOperator", "Moment", "Stepped", "named_chunks", "outlives_failure", "remembered"]
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,14 @@ class Moment:
         """Whether nothing of a query's results may be put off to another epoch."""
         return self.decision.flush is not None or query in self.ending
 
-    @property
-    def flush(self) -> bool:
-        return self.decision.flush is not None
-
 
 @dataclass
 class Stepped:
     """What an operator made of an epoch, by query, and of its stores.
 
     `expired` gives per store the time before which no row is needed any more: chunks that hold nothing newer go.
-    `clocks` are those of streams it makes, `chunks` what it absorbed of them, or state of its own; of chunks that
-    are kept apart those stay that are `named`. `state` goes into the manifest as it is.
+    `clocks` are those of streams it makes, `chunks` what it absorbed of them, or state of its own. `state` goes into
+    the manifest as it is, and chunks that are kept apart stay as long as it names them.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -68,7 +64,6 @@ class Stepped:
     expired: dict[str, int] = field(default_factory=dict)
     clocks: dict[str, StreamClock] = field(default_factory=dict)
     chunks: tuple[Chunk, ...] = ()
-    named: frozenset[str] = frozenset()
     observed: dict[str, Any] = field(default_factory=dict)
 
     def add(self, other: Stepped) -> None:
@@ -80,7 +75,6 @@ class Stepped:
         self.clocks |= other.clocks
         self.observed |= other.observed
         self.chunks += other.chunks
-        self.named |= other.named
 
 
 class FlowOperator(Protocol):
@@ -100,3 +94,22 @@ class FlowOperator(Protocol):
 
     def step(self, moment: Moment) -> Stepped:
         """Makes results of the epoch's rows, and puts them where the sinks find them."""
+
+
+def named_chunks(state: Mapping[str, Any]) -> Iterator[str]:
+    """The chunks that hold what an operator remembers of a query: snapshots, and rows since then."""
+    yield from (name for name in state.get("snapshots", ()) if name is not None)
+    yield from (name for _, name in state.get("log", ()))
+
+
+def outlives_failure(state: Mapping[str, Any]) -> bool:
+    """Whether a query that failed goes on from what is remembered of it: from what a function of the user's made.
+
+    Nobody can make that again. Rows that other operators keep would lack those of the time in between.
+    """
+    return bool(state.get("version"))
+
+
+def remembered(states: Mapping[str, Any], live: Collection[str], failed: Collection[str]) -> dict[str, Any]:
+    """Of what operators remember by query what stays, when these queries run and those have failed."""
+    return {n: s for n, s in states.items() if owner(n) in live or (n in failed and outlives_failure(s))}

@@ -434,7 +434,6 @@ class KeyedOperator:
             snapshots=tuple(snapshots),
             log=tuple(item for item in log if item[0] > least),
         )
-        stepped.named |= frozenset(name for name in snapshots if name) | {chunk for _, chunk in state.log}
         stepped.chunks += made
         stepped.state[name] = state.to_json()
         stepped.observed[name] = {

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from headrace.engine.absorb import Absorbed
 from headrace.engine.blame import blamed
 from headrace.engine.checkpoint import QueryState
 from headrace.engine.chunks import APART, Chunk, holding
 from headrace.engine.compact import CompactTask
+from headrace.engine.flows import named_chunks
 from headrace.engine.panes import layout_of
 from headrace.engine.state_io import StateIo
 from headrace.planning import Coverage, Workload, cover, forget
@@ -46,7 +48,7 @@ def expired_panes(workload: Workload, queries: Mapping[str, QueryState]) -> dict
 def retain(
     workload: Workload,
     chunks: tuple[Chunk, ...],
-    named: frozenset[str],
+    flows: Mapping[str, Any],
     expired: Mapping[str, int],
     before: Mapping[str, Coverage],
     absorbed: Absorbed,
@@ -57,8 +59,9 @@ def retain(
 ) -> Retained:
     """Drops chunks that hold nothing newer than what has `expired`, by synopsis and store, and merges small ones.
 
-    Of chunks that are kept apart those stay that are `named`.
+    Of chunks that are kept apart those stay that `flows`, what operators remember by query, names.
     """
+    named = frozenset(name for state in flows.values() for name in named_chunks(state))
     kept = tuple(c for c in map(partial(_kept, named, expired), chunks) if c is not None)
     sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends), c.bytes) for c in kept if c.level != APART]
     merge = plan_merge(sizes, pieces=bins)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.engine.checkpoint import Manifest, QueryState
+from headrace.engine.flows import outlives_failure
 from headrace.language import parse_type
 from headrace.model import Column, DataType, Kind, Stream, streams_of
 from headrace.planning import (
@@ -141,9 +142,15 @@ def adopt(
         if known is not None and known.sql == plan.query.sql and known.runs:
             queries[name] = _with_lifetime(known, plan.query.lifetime_us)
             continue
+        if known is not None and _goes_on(manifest, name, plan.query.sql):
+            queries[name] = replace(known, failed=None)
+            note(f"query '{name}' had failed ({known.failed}) and goes on with its state of then, without rows since")
+            continue
         if isinstance(plan, FlowPlan):
             queries[name] = _fresh(plan, None)
             anew = "is new" if known is None else "starts anew"
+            if known is not None and known.failed is not None:
+                anew = f"had failed ({known.failed}) and {anew}"
             note(f"query '{name}' {anew}: its results are about rows from now on")
             continue
         if plan.pairs is not None:
@@ -179,13 +186,19 @@ def adopt(
         if name not in workload.queries and name not in refused:
             note(f"query '{name}' is gone: what only it needed goes with the next epoch")
     # What operators remember of a query that starts anew is about other rows.
-    flows = {n: s for n, s in manifest.flows.items() if owner(n) in queries and _goes_on(manifest, owner(n), queries)}
+    flows = {
+        n: s
+        for n, s in manifest.flows.items()
+        if owner(n) in queries and _goes_on(manifest, owner(n), queries[owner(n)].sql)
+    }
     return replace(manifest, queries={**queries, **refused}, coverage=coverage, flows=flows)
 
 
-def _goes_on(manifest: Manifest, name: str, queries: Mapping[str, QueryState]) -> bool:
+def _goes_on(manifest: Manifest, name: str, sql: str) -> bool:
     known = manifest.queries.get(name)
-    return known is not None and known.runs and known.sql == queries[name].sql
+    if known is None or known.sql != sql:
+        return False
+    return known.runs or (known.failed is not None and outlives_failure(manifest.flows.get(name, {})))
 
 
 def _fresh(plan: AnswerPlan | FlowPlan, since_us: int | None) -> QueryState:
