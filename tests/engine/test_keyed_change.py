@@ -13,8 +13,8 @@ import pytest
 from world import SCHEMA, admit, assert_same, make_epochs, results, unique_times, write_epochs
 
 import headrace as hr
-from headrace.engine import Hooks
-from headrace.errors import SpecError, StateError
+from headrace.engine import Hooks, Manifest
+from headrace.errors import EngineError, SpecError, StateError
 
 LATENESS_S = 20
 
@@ -153,3 +153,69 @@ def test_a_function_that_fails_keeps_its_state(spark: Any, tmp_path: Path) -> No
     assert any("had failed" in note and "goes on with its state" in note for note in notes), notes
     # It counts on; the rows it failed at and those that came before it went on are not among them.
     assert_same(results(tmp_path / "out"), counted(pa.concat_tables([*tables[:4], *tables[6:]])))
+
+
+def as_text(state: pa.Table, version: int) -> pa.Table:
+    assert version == 1
+    return pa.table({"k": state["k"], "n": state["n"].cast(pa.string())})
+
+
+def count_in_text(state: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    numbers = pa.table({"k": state["k"], "n": state["n"].cast(pa.int64())})
+    state, told = running_count(numbers, rows)
+    return pa.table({"k": state["k"], "n": state["n"].cast(pa.string())}), told
+
+
+def test_a_migration_ends_where_state_is_always_on_disk_too(spark: Any, tmp_path: Path) -> None:
+    tables = unique_times(make_epochs(seed=83, epochs=14, rows=60))
+    write_epochs(tmp_path / "in", tables[:4])
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    seen: list[Manifest] = []
+
+    def play(flush: bool = False, **declared: Any) -> None:
+        pipe = hr.Pipeline("migrating").stream("r", source, time="ts", lateness=f"{LATENESS_S} seconds")
+        pipe.query("q", SQL, sink=hr.parquet(str(tmp_path / "out")), step=hr.step(**declared, results=RESULTS))
+        hooks = Hooks(on_epoch=seen.append)
+        pipe.start(spark, str(tmp_path / "state"), once=True, flush=flush, hooks=hooks).await_termination()
+
+    new = {"state": "k STRING, n STRING", "version": 2}
+    # Room for the state of next to no key.
+    spark.conf.set("spark.headrace.flux.memory", "40")
+    try:
+        play(function=running_count, state="k STRING, n BIGINT")
+        assert any(each["spilled"] for each in seen[-1].flows["q"]["residence"])
+        write_epochs(tmp_path / "in", tables[4:12], first=4)
+        play(function=count_in_text, migration=f"{__name__}:as_text", **new)
+        versions = [manifest.flows["q"]["version"] for manifest in seen]
+        assert (versions[3], versions[4], versions[-1]) == (1, 1, 2), (
+            "all of it is written in the new version by and by"
+        )
+        write_epochs(tmp_path / "in", tables[12:], first=12)
+        play(flush=True, function=count_in_text, **new)
+    finally:
+        spark.conf.unset("spark.headrace.flux.memory")
+    assert_same(results(tmp_path / "out"), counted(admit(tables, LATENESS_S).rows))
+
+
+def test_what_was_decided_for_another_query_of_the_name_is_not_done(spark: Any, tmp_path: Path) -> None:
+    tables = unique_times(make_epochs(seed=84, epochs=4, rows=60))
+    write_epochs(tmp_path / "in", tables[:2])
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+
+    def play(sql: str, out: str, hooks: Hooks) -> None:
+        pipe = hr.Pipeline("renamed").stream("r", source, time="ts", lateness=f"{LATENESS_S} seconds")
+        pipe.query("q", sql, sink=hr.parquet(str(tmp_path / out)))
+        pipe.start(spark, str(tmp_path / "state"), once=True, flush=True, hooks=hooks).await_termination()
+
+    def die(point: str) -> None:
+        if point == "after-decision" and len(list((tmp_path / "state" / "decisions").iterdir())) == 2:
+            raise RuntimeError("crash")
+
+    with pytest.raises(EngineError, match="crash"):
+        play(
+            "SELECT a.i, b.i AS j FROM r AS a [RANGE 1 s] JOIN r AS b [RANGE 1 s] ON a.s = b.s",
+            "join",
+            Hooks(probe=die),
+        )
+    play("SELECT k, i, COUNT(*) AS n FROM r [PARTITION BY k ROWS 3]", "rows", Hooks())
+    assert results(tmp_path / "rows")

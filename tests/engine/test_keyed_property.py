@@ -24,9 +24,12 @@ from world import assert_same
 
 from headrace.engine import keyed, keyed_task
 from headrace.engine.absorb import Absorbed
+from headrace.engine.answer import PlannedAggregate
 from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.chunks import APART, write_chunk
-from headrace.engine.flows import Moment
+from headrace.engine.flows import Moment, named_chunks
+from headrace.engine.keyed_task import KeyedTask, KeyedWork, MiniWork, RowsKernel
+from headrace.engine.row_windows import RowsSpec
 from headrace.engine.sinks import FileSink
 from headrace.engine.storage import open_storage
 from headrace.language import bind_query, parse_schema
@@ -122,7 +125,8 @@ class World:
         stepped = self.operator.step(moment)
         assert not stepped.failed, stepped.failed
         there = {**self.chunks, **{c.name: c for c in (*absorbed.chunks, *stepped.chunks)}}
-        self.chunks = {name: chunk for name, chunk in there.items() if name in stepped.named}
+        named = set(named_chunks(stepped.state["q"]))
+        self.chunks = {name: chunk for name, chunk in there.items() if name in named}
         for name in there.keys() - self.chunks.keys():
             (self.home / "state" / "state" / name).unlink()
         self.state = stepped.state
@@ -287,3 +291,34 @@ def test_memory_of_a_bin_is_for_all_queries_together() -> None:
     report = keyed_task.BinReport(1, 100, "here", worked)
     assert [keyed._room(report, work) for work in (0, 1)] == [75, 60]
     assert keyed._room(keyed_task.BinReport(1, 20, "here", worked), 0) == 0
+
+
+def test_the_order_of_rows_that_nothing_else_orders_is_the_order_in_which_they_came(tmp_path: Path) -> None:
+    folder, struct = str(tmp_path), pl.Struct({"x": pl.Int32})
+
+    def chunk(epoch: int, rows: dict[int, tuple[int, int, int]]) -> str:
+        schema = {"p": pl.Int64, "c0": pl.Int32, "c1": struct}
+        frames = {mini: pl.DataFrame([(t, k, {"x": x})], schema, orient="row") for mini, (t, k, x) in rows.items()}
+        made = write_chunk(folder, epoch, APART, [("store", 1, mini, frame) for mini, frame in frames.items()])
+        assert made is not None
+        return made.name
+
+    # Key 7, of mini-partition 1, has two rows at the same time; what tells them apart cannot be compared.
+    log = ((15, chunk(15, {1: (100, 7, 1)})), (25, chunk(25, {1: (100, 7, 2), 0: (99, 1, 9)})))
+    count = PlannedAggregate("n", "count", "BIGINT", False, "", (), ())
+    spec = RowsSpec(3, ("c0",), ("c0",), (("k", "c0"), ("x", "c1")), ((count, None, "wide"),))
+    x = pa.struct([("x", pa.int32())])
+    kernel = RowsKernel(spec, pa.schema([("p", pa.int64()), ("c0", pa.int32()), ("c1", x)]))
+    first = MiniWork(0, -(2**62), 20, None)
+    bins = {bin_: (MiniWork(1, -(2**62), 10, None, (bin_, 2)),) for bin_ in (0, 1)}
+    bins[0] = (first, *bins[0])
+    work = KeyedWork(
+        "q", "store", kernel, log, (), 1000, bins, {}, frozenset(), {}, 1 << 30, False, None,
+        pa.schema([("k", pa.int32()), ("x", x), ("n", pa.int64())]), str(tmp_path / "out"),
+    )  # fmt: skip
+    found = []
+    for bin_ in (0, 1):
+        (report,) = KeyedTask(folder, 30, (work,))(bin_)
+        assert report.worked[0].error is None
+        found += pq.read_table(tmp_path / "out" / str(report.worked[0].file)).to_pylist()
+    assert sorted((row["k"], row["x"]["x"], row["n"]) for row in found) == [(1, 9, 1), (7, 1, 1), (7, 2, 2)]

@@ -49,15 +49,19 @@ def plan(select: str, n: int, keys: str = "k") -> RowsPlan:
     return plan_rows(query)
 
 
+def numbered(rows: pa.Table) -> pa.Table:
+    return rows.append_column("i_", pa.array(range(rows.num_rows)))
+
+
 def stored(made: RowsPlan, rows: pa.Table) -> pl.DataFrame:
     """The rows as the store keeps them; DuckDB evaluates what Spark would."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    connection.register("r", rows)
+    connection.register("r", numbered(rows))
     store = made.stores[0]
     named = zip(store.feeds[0].columns, store.columns, strict=True)
     columns = ", ".join(f"{sql} AS {column.name}" for sql, column in named).replace("`", '"')
-    found = pl.from_arrow(connection.sql(f"SELECT epoch_us(ts) AS p, {columns} FROM r").to_arrow_table())
+    found = pl.from_arrow(connection.sql(f"SELECT epoch_us(ts) AS p, {columns} FROM r ORDER BY i_").to_arrow_table())
     assert isinstance(found, pl.DataFrame)
     return found
 
@@ -65,15 +69,12 @@ def stored(made: RowsPlan, rows: pa.Table) -> pl.DataFrame:
 def judged(made: RowsPlan, rows: pa.Table, duck: str, n: int) -> list[tuple[Any, ...]]:
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    connection.register("kept", stored(made, rows).to_arrow())
-    connection.register("r", rows)
+    connection.register("kept", stored(made, rows).with_row_index("j_").to_arrow())
+    connection.register("r", numbered(rows))
     # The documented order: key, time, then the kept columns one by one, nulls first.
     ties = ", ".join(f"kept.{name} NULLS FIRST" for name in made.ties)
     over = f"OVER (PARTITION BY r.k ORDER BY r.ts, {ties} ROWS BETWEEN {n - 1} PRECEDING AND CURRENT ROW)"
-    return connection.execute(
-        f"SELECT r.ts, {duck.replace('{}', over)} FROM (SELECT *, row_number() OVER () AS i_ FROM r) r"
-        f" JOIN (SELECT *, row_number() OVER () AS j_ FROM kept) kept ON i_ = j_"
-    ).fetchall()
+    return connection.execute(f"SELECT r.ts, {duck.replace('{}', over)} FROM r JOIN kept ON i_ = j_").fetchall()
 
 
 def whole(spec: RowsSpec, rows: pl.DataFrame) -> pl.DataFrame:

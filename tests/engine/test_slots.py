@@ -11,7 +11,6 @@ from world import SCHEMA, admit, assert_same, expected, make_epochs, results, wr
 
 import headrace as hr
 from headrace.engine import Hooks, Manifest
-from headrace.engine.choose_io import SETTING
 from headrace.engine.slots import slots_of
 from headrace.language import bind_query, parse_schema
 from headrace.model import Stream
@@ -57,11 +56,11 @@ def test_answers_equal_duckdb_in_a_fixed_number_of_jobs(spark: Any, tmp_path: Pa
     queries = {f"q{number}": case[0] for number, case in enumerate(CASES.values())}
     top = f"SELECT s, COUNT(*) + 0 AS n FROM r {WINDOW} GROUP BY s ORDER BY COUNT(*) DESC, s LIMIT 2"
     manifests: list[Manifest] = []
-    spark.conf.set(SETTING, io)
+    spark.conf.set("spark.headrace.state.io", io)
     try:
         start(spark, tmp_path, {**queries, "top": top}, manifests, bins)
     finally:
-        spark.conf.unset(SETTING)
+        spark.conf.unset("spark.headrace.state.io")
     rows = admit(tables, 20).rows
     for number, (_, select, keys, wanted, of) in enumerate(CASES.values()):
         found = [of(row) for row in expected(rows, select, keys, 60, 20, False) if wanted(row)]

@@ -23,7 +23,7 @@ from world import assert_same, make_epochs, results, write_epochs
 import headrace as hr
 from headrace.engine import Hooks
 from headrace.engine.checkpoint import Checkpoint
-from headrace.engine.choose_io import SETTING, choose_io
+from headrace.engine.choose_io import choose_io
 from headrace.engine.spark_io import SparkIo
 from headrace.engine.state_io import ArrowIo
 from headrace.engine.storage import LocalStorage
@@ -33,11 +33,11 @@ SUPPORT = Path(__file__).parent.parent / "support"
 
 @contextmanager
 def using(spark: Any, io: str) -> Iterator[Any]:
-    spark.conf.set(SETTING, io)
+    spark.conf.set("spark.headrace.state.io", io)
     try:
         yield spark
     finally:
-        spark.conf.unset(SETTING)
+        spark.conf.unset("spark.headrace.state.io")
 
 
 @pytest.fixture

@@ -109,6 +109,14 @@ def test_state_survives_a_snapshot() -> None:
     assert made.only(again, frozenset({1})).tables.keys() == {1}
 
 
+def test_columns_of_state_may_have_any_name() -> None:
+    names = "p STRING, m BIGINT, c0 BIGINT"
+    made = kernel(state=parse_schema(names), results=parse_schema("k STRING"))
+    table = pa.table({"p": ["a", None], "m": pa.array([1, 2], pa.int64()), "c0": pa.array([3, 4], pa.int64())})
+    parts = list(made.parts(Steps({3: table}, made.no_rows()), frozenset({3})))
+    assert made.loaded(parts).tables[3].equals(table)
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [

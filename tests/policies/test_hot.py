@@ -76,6 +76,8 @@ def test_others_stay_with_a_hot_one_where_no_bin_has_room_for_them():
     alone, moves = isolate([hot, BinLoad(1, 0.1, (MiniLoad(3, 100, 10),), 30)])
     assert [item.mini for item in alone] == [0]
     assert [move.mini for move in moves] == [2]
+    # Filled to the brim, the other bin would spill at the next row, and send it back.
+    assert isolate([hot, BinLoad(1, 0.1, (MiniLoad(3, 100, 10),), 22)])[1] == ()
 
 
 def test_nothing_moves_where_every_bin_holds_a_hot_one():

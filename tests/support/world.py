@@ -175,8 +175,9 @@ def _value(value: Any) -> Any:
 def _order(row: tuple[Any, ...]) -> tuple[Any, ...]:
     # With its place: a row with a NULL here and a row with a NULL there must not count as equal.
     exact = [(i, value is None, str(value)) for i, value in enumerate(row) if not isinstance(value, float | Decimal)]
-    rough = [f"{value:.6g}" for value in row if isinstance(value, float | Decimal)]
-    return (exact, rough)
+    floats = [value for value in row if isinstance(value, float | Decimal)]
+    # Roughly first, so that the last digits of one value do not decide about rows that differ in another.
+    return (exact, [f"{value:.6g}" for value in floats], [f"{value:.10g}" for value in floats])
 
 
 def _close(a: Any, b: Any) -> bool:

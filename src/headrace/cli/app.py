@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.errors import HeadraceError, Problem, SpecError
+from headrace.errors import HeadraceError, SpecError
 
 __all__ = ["app", "main"]
 
@@ -61,6 +61,7 @@ def run(
     ] = False,
 ) -> None:
     """Run a pipeline until stopped, or once over what is there; edits of its queries take effect when saved."""
+    from headrace.cli.checking import make_importable
     from headrace.cli.running import run_pipeline
     from headrace.language import load_pipeline
 
@@ -69,6 +70,7 @@ def run(
     pipeline = load_pipeline(spec)
     if site is not None:
         raise SpecError(f"--site {site}: running a pipeline on several sites is not part of this version")
+    make_importable(spec)
     run_pipeline(
         pipeline,
         once=once,
@@ -87,39 +89,16 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Name every problem of a pipeline file, or say "ok"."""
-    from headrace.language import load_pipeline
-    from headrace.planning import plan_query
+    from headrace.cli.checking import problems_of
 
-    problems: list[Problem] = []
-    later: list[str] = []
-    try:
-        pipeline = load_pipeline(spec)
-    except SpecError as error:
-        problems += error.problems
-    else:
-        for query in pipeline.queries:
-            try:
-                plan_query(query)
-            except SpecError as error:
-                later += [str(problem) for problem in error.problems]
-        if spark:
-            from headrace.engine import build_session, judge
-
-            session = build_session("check")
-            for query in pipeline.queries:
-                try:
-                    judge(query, pipeline.streams, session)
-                except SpecError as error:
-                    problems += error.problems
+    problems = problems_of(spec, spark)
     if as_json:
         found = [{"file": p.file, "line": p.line, "column": p.column, "query": p.query, "message": p.message,
                   "hint": p.hint} for p in problems]  # fmt: skip
-        typer.echo(json.dumps({"ok": not problems, "problems": found, "notes": later}))
+        typer.echo(json.dumps({"ok": not problems, "problems": found}))
         raise typer.Exit(2 if problems else 0)
     if problems:
         raise SpecError(problems)
-    for note in later:
-        typer.echo(f"note: {note}", err=True)
     typer.echo("ok")
 
 

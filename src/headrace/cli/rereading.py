@@ -10,7 +10,7 @@ from typing import Protocol
 
 from headrace.errors import SpecError
 from headrace.language import bind_query, include_patterns, load_pipeline
-from headrace.model import Pipeline, Query
+from headrace.model import Pipeline, Query, Step, StepFunction
 
 __all__ = ["Edit", "FileLook", "Rereading", "Settled", "compare"]
 
@@ -72,7 +72,11 @@ def compare(running: Pipeline, edited: Pipeline) -> Edit:
 
 def _facts(query: Query) -> dict[str, object]:
     return {"SQL": query.sql, "sink": query.sink, "priority": query.priority, "weight": query.weight,
-            "lifetime": query.lifetime_us}  # fmt: skip
+            "lifetime": query.lifetime_us, "function": _function(query)}  # fmt: skip
+
+
+def _function(query: Query) -> StepFunction | None:
+    return query.root.step if isinstance(query.root, Step) else None
 
 
 def _difference(before: Query, after: Query) -> str:
@@ -106,7 +110,7 @@ def _on_running(query: Query, running: Pipeline, edited: Pipeline) -> Query:
         sink = replace(sink, path=f"{running.output.rstrip('/')}/{query.name}")
     if edited.streams != running.streams:
         streams = {stream.name: stream for stream in running.streams}
-        bound = bind_query(query.name, query.sql, streams)
+        bound = bind_query(query.name, query.sql, streams, step=_function(query))
         query = replace(query, root=bound.root, finish=bound.finish)
     return replace(query, sink=sink)
 

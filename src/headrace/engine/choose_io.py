@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.jobs import Jobs
 from headrace.engine.reach import tasks_reach
+from headrace.engine.session import tuning_from
 from headrace.engine.ship import is_local
 from headrace.engine.spark_io import SparkIo
 from headrace.engine.state_io import ArrowIo, StateIo
 from headrace.engine.storage import is_remote
-from headrace.errors import EnvironmentProblem, SpecError
+from headrace.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTING", "choose_io"]
-
-SETTING = "spark.headrace.state.io"
-_CHOICES = ("auto", "arrow", "spark")
+__all__ = ["choose_io"]
 
 
 def choose_io(spark: SparkSession, checkpoint: Checkpoint, *, reads_only: bool = False) -> StateIo:
@@ -27,9 +25,7 @@ def choose_io(spark: SparkSession, checkpoint: Checkpoint, *, reads_only: bool =
 
     Whether they do is tried by writing; who only reads leaves remote checkpoints to Spark.
     """
-    choice = str(spark.conf.get(SETTING, "auto"))
-    if choice not in _CHOICES:
-        raise SpecError(f"{SETTING} is '{choice}'; it can be {', '.join(_CHOICES)}")
+    choice = tuning_from(spark).state_io
     context, storage = spark.sparkContext, checkpoint.storage
     if choice == "spark" or (reads_only and choice == "auto" and is_remote(storage.root)):
         return SparkIo(spark, checkpoint)

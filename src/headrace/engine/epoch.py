@@ -222,9 +222,10 @@ class Epochs:
                 flows=self._decide_flows(epoch),
             )
             self._checkpoint.write_decision(decision)
-        elif self._workload.all_flows and not self._decide_flows(epoch).keys() <= decision.flows.keys():
-            # Queries that came after the crash: nothing of theirs has acted yet.
-            decision = replace(decision, flows={**self._decide_flows(epoch), **decision.flows})
+        elif self._workload.all_flows:
+            # Of queries that came after the crash nothing has acted yet; one may have the name of another before it.
+            fresh = {n: d for n, d in self._decide_flows(epoch).items() if n not in self._manifest.flows}
+            decision = replace(decision, flows={**decision.flows, **fresh})
         self._last_schedule = decision.schedule
         self._hooks.on_decision(decision)
         self._probe("after-decision")
@@ -431,8 +432,7 @@ class Epochs:
             there,
             flows,
             {
-                **{s.id: EVER[0] for s in self._workload.stores},
-                **stepped.expired,
+                **{s.id: stepped.expired.get(s.id, EVER[0]) for s in self._workload.stores},
                 **expired_panes(self._workload, queries),
             },
             before.coverage,

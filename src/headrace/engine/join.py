@@ -303,6 +303,7 @@ class JoinOperator:
             "slices": decision["slices"],
             "guess": decision["guess"],
             "signature": _signature(way),
+            "forms": plan.forms,
             "until": until,
             "sample": {
                 "epochs": sample["epochs"] + int(brought),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.secrets import Secrets, resolve
 from headrace.errors import EngineError, Problem, SpecError
-from headrace.model import Query, WindowAggregate
+from headrace.model import Query, RowsAggregate, Step, WindowAggregate
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,9 +23,18 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.
 
 
 def key_columns(query: Query) -> tuple[str, ...]:
-    """The result columns that are a group's keys, in the order of the SELECT list."""
+    """The result columns that are a group's keys, or those of a row window, in the order of the SELECT list.
+
+    Of a function's results they are those with the names that keys have among its rows.
+    """
     root = query.root
-    keys = set(root.keys) if isinstance(root, WindowAggregate) else set()
+    keys: set[str] = set()
+    if isinstance(root, WindowAggregate):
+        keys = set(root.keys)
+    elif isinstance(root, RowsAggregate):
+        keys = set(root.window.partition_by)
+    elif isinstance(root, Step):
+        keys = {name for name, column in root.rows if column in root.partition_by}
     plain = ((output.name, _NAME.fullmatch(output.sql)) for output in query.finish.outputs)
     return tuple(name for name, match in plain if match is not None and match.group(1) in keys)
 

@@ -46,52 +46,13 @@ from headrace.policies import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BinJobs", "KeyedOperator", "flux_settings", "memory_of_bins"]
+__all__ = ["BinJobs", "KeyedOperator"]
 
-# Settings by hand: moves (auto, off), budget and memory (bytes), buffer (rows), minis (per bin), ahead (rounds).
-SETTINGS = "spark.headrace.flux."
 # A mini-partition is written anew after at most so many epochs.
 SNAPSHOT_EPOCHS = 32
 # A log that is shorter than this is read again in no time.
 SNAPSHOT_BYTES = 1 << 20
-_NEVER, _EVER = -(2**62), 2**62
-
-
-def memory_of_bins(spark: SparkSession) -> tuple[int, ...]:
-    """Bytes of state that bins may have in memory, one number for all or one for each; none: what there is."""
-    text = spark.conf.get(f"{SETTINGS}memory", None)
-    try:
-        return tuple(int(part) for part in text.split(",")) if text else ()
-    except ValueError as exc:
-        raise SpecError(f"{SETTINGS}memory is '{text}'; write bytes, one number or one for each bin") from exc
-
-
-def flux_settings(spark: SparkSession) -> FluxSettings:
-    """What `spark.headrace.flux.*` says; SpecError if that makes no sense."""
-    memory_of_bins(spark)
-    known = ("ahead", "budget", "buffer", "memory", "minis", "moves")
-    unknown = [
-        name
-        for name, _ in spark.sparkContext.getConf().getAll()
-        if name.startswith(SETTINGS) and name.removeprefix(SETTINGS) not in known
-    ]
-    if unknown:
-        raise SpecError(f"unknown setting '{unknown[0]}'; known: {', '.join(SETTINGS + name for name in known)}")
-    found = {name: spark.conf.get(SETTINGS + name, None) for name in known}
-    given = {name: value for name, value in found.items() if value is not None}
-    if given.get("moves", "auto") not in ("auto", "off"):
-        raise SpecError(f"{SETTINGS}moves is '{given['moves']}'; it can be auto, off")
-    default = FluxSettings()
-    try:
-        return FluxSettings(
-            given.get("moves", "auto") == "auto",
-            int(given.get("budget", default.budget_bytes)),
-            int(given.get("buffer", default.buffer_rows)),
-            int(given.get("ahead", default.ahead)),
-            int(given.get("minis", default.minis_per_bin)),
-        )
-    except ValueError as exc:
-        raise SpecError(f"{SETTINGS}*: {exc}") from exc
+_NEVER = -(2**62)
 
 
 @dataclass
@@ -154,7 +115,7 @@ class BinJobs(Protocol):
 
 
 class KeyedOperator:
-    """Runs all row windows of a pipeline."""
+    """Runs all row windows and functions of a pipeline."""
 
     def __init__(
         self,
@@ -334,20 +295,20 @@ class KeyedOperator:
     def _saves(self, query: _Query, state: KeyedState, decision: KeyedDecision, epoch: int) -> frozenset[int]:
         """The mini-partitions of which a snapshot is written.
 
-        All of them when the log is as long as the state; else each in its turn, so that no epoch has to write many; and
-        those that had a turn in memory and go back to disk.
+        All of them when the log is twice as long as the state; else each in its turn, so that no epoch has to write
+        many; and those that had a turn in memory and go back to disk.
         """
-        if state.version and state.version != query.version:
-            # So that soon no file is left that only a migration from the version before can read.
-            return frozenset(range(len(decision.owners)))
         turned = frozenset(mini for each in decision.residence for mini in each.turn)
         if query.log_bytes > max(SNAPSHOT_BYTES, 2 * sum(state.state_bytes)):
             query.log_bytes = 0
             return frozenset(range(len(decision.owners)))
+        # So that soon no file is left that only a migration from the version before can read.
+        older = query.version > 0 and state.version not in (0, query.version)
         return turned | {
             mini
             for mini, base in enumerate(state.bases)
-            if epoch - base >= SNAPSHOT_EPOCHS
+            if (older and (state.migrating is None or base < state.migrating))
+            or epoch - base >= SNAPSHOT_EPOCHS
             or (2 * (epoch - base) >= SNAPSHOT_EPOCHS and (epoch + mini) % SNAPSHOT_EPOCHS == 0)
         }
 
@@ -423,12 +384,19 @@ class KeyedOperator:
         made = tuple(each.snapshot for each in worked if each.snapshot is not None)
         least = min(bases)
         log = (*before.log, *((epoch, fresh) for fresh in work.fresh))
-        # State that waits is still of the version it had.
-        as_before = bool(waits) and before.version not in (0, query.version)
+        # State that waits is still of the version it had, until it has been written anew.
+        migrating = None
+        if before.version not in (0, query.version):
+            migrating = epoch if before.migrating is None else before.migrating
+        as_before = migrating is not None and any(
+            snapshot is not None and base < migrating for snapshot, base in zip(snapshots, bases, strict=True)
+        )
         state = replace(
             state,
             schema=before.schema if as_before else query.state,
             version=before.version if as_before else query.version,
+            migrating=migrating if as_before else None,
+            forms=query.plan.forms,
             done_us=tuple(done),
             bases=tuple(bases),
             snapshots=tuple(snapshots),

@@ -297,7 +297,11 @@ class KeyedTask:
         missing = [minis[mini] for mini in sorted(mine - held.minis)]
         found = {each.mini: held.shipped.get(each.mini, {}) for each in missing}
         loaded_bytes = self._read(work, missing, found, None)
-        parts = [part for some in found.values() for part in some.values()]
+        # In the order in which rows came: ties may have nothing else to be broken by.
+        came = {name: place for place, (_, name) in enumerate(work.log)}
+        places = [(mini, *at) for mini, some in found.items() for at in some]
+        places.sort(key=lambda place: (place[0], came.get(place[1], -1), place[2]))
+        parts = [found[mini][name, offset] for mini, name, offset in places]
         if parts:
             state = kernel.together(state, self._loaded(work, parts))
         ships = work.ships.get(bin_, ())
@@ -363,7 +367,7 @@ class KeyedTask:
         return size
 
     def _loaded(self, work: KeyedWork, parts: Sequence[Read]) -> Any:
-        """State from files. A query that fails loses it, so whatever is wrong with it stops the run instead."""
+        """State from files. A query that fails may lose it: whatever is wrong with it stops the run instead."""
         try:
             return work.kernel.loaded(parts)
         except MemoryError:

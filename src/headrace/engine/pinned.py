@@ -9,6 +9,7 @@ itself elsewhere, because its executor is lost or busy or the worker has been en
 from __future__ import annotations
 
 import base64
+import math
 import pickle
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -54,15 +55,23 @@ class PinnedJobs:
         return max(1, int(self._context.defaultParallelism))
 
     def homes(self, bins: int) -> list[tuple[str, str]]:
-        """The executor `(id, host)` of each bin: the one it had, or else the one with the fewest bins."""
-        alive = self._executors()
-        kept = {bin_: home for bin_, home in self._homes.items() if bin_ < bins and home in alive}
-        counts = {home: list(kept.values()).count(home) for home in alive}
+        """The executor `(id, host)` of each bin: the one it had, unless that has more than its share.
+
+        An executor's share of the bins is its share of the tasks that run at the same time.
+        """
+        tasks = self._executors()
+        most = {home: math.ceil(bins * n / sum(tasks.values())) for home, n in tasks.items()}
+        kept: dict[int, tuple[str, str]] = {}
+        for bin_, home in sorted(self._homes.items()):
+            if bin_ < bins and home in tasks and list(kept.values()).count(home) < most[home]:
+                kept[bin_] = home
+        counts = {home: list(kept.values()).count(home) for home in tasks}
         for bin_ in range(bins):
             if bin_ not in kept:
-                kept[bin_] = min(alive, key=lambda home: (counts[home], alive.index(home)))
+                kept[bin_] = min(tasks, key=lambda home: ((counts[home] + 1) / tasks[home], list(tasks).index(home)))
                 counts[kept[bin_]] += 1
         self._homes = kept
+        self._rdds = {place: rdd for place, rdd in self._rdds.items() if place[1] in tasks}
         return [kept[bin_] for bin_ in range(bins)]
 
     def run(self, order: Callable[[int], Iterable[Any]], bins: int) -> list[Any]:
@@ -77,14 +86,16 @@ class PinnedJobs:
         finally:
             context.setLocalProperty(_ORDER, None)  # type: ignore[arg-type]
 
-    def _executors(self) -> list[tuple[str, str]]:
-        """The executors that are alive, in the order of their numbers; in a local session the driver itself."""
+    def _executors(self) -> dict[tuple[str, str], int]:
+        """The executors that are alive and how many tasks each runs at a time; in a local session the driver itself."""
         jvm: Any = self._context._jvm
         listed = self._context._jsc.sc().statusStore().executorList(True)
         listed = jvm.scala.jdk.javaapi.CollectionConverters.asJava(listed)
-        found = [(str(each.id()), str(each.hostPort()).rpartition(":")[0]) for each in listed]
-        executors = [each for each in found if each[0] != "driver"] or found
-        return sorted(executors, key=lambda each: (len(each[0]), each))
+        found = {
+            (str(each.id()), str(each.hostPort()).rpartition(":")[0]): max(1, int(each.maxTasks())) for each in listed
+        }
+        executors = {home: tasks for home, tasks in found.items() if home[0] != "driver"} or found
+        return dict(sorted(executors.items(), key=lambda item: (len(item[0][0]), item[0])))
 
     def _rdd(self, bin_: int, home: tuple[str, str]) -> RDD[Any]:
         """One partition with the number of the bin, at home in an executor, to be worked on in the bin's own worker."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from headrace.engine.absorb import Absorbed
@@ -62,7 +61,11 @@ def retain(
     Of chunks that are kept apart those stay that `flows`, what operators remember by query, names.
     """
     named = frozenset(name for state in flows.values() for name in named_chunks(state))
-    kept = tuple(c for c in map(partial(_kept, named, expired), chunks) if c is not None)
+    kept = tuple(
+        c
+        for c in chunks
+        if (c.name in named if c.level == APART else any(id_ in expired and end > expired[id_] for id_, end in c.ends))
+    )
     sizes = [ChunkSize(c.name, c.level, max(end for _, end in c.ends), c.bytes) for c in kept if c.level != APART]
     merge = plan_merge(sizes, pieces=bins)
     if isinstance(merge, Merge):
@@ -83,14 +86,3 @@ def retain(
             coverage[id_] = forget(coverage[id_], expired[id_], made)
     names = {chunk.name for chunk in kept}
     return Retained(kept, frozenset(chunk.name for chunk in chunks if chunk.name not in names), coverage)
-
-
-def _kept(named: frozenset[str], expired: Mapping[str, int], chunk: Chunk) -> Chunk | None:
-    """A chunk as it stays, or None.
-
-    It no longer tells of what nobody keeps: a query that comes again later must not find the rows of its earlier life.
-    """
-    if chunk.level == APART:
-        return chunk if chunk.name in named else None
-    ends = tuple((id_, end) for id_, end in chunk.ends if id_ in expired)
-    return replace(chunk, ends=ends) if any(end > expired[id_] for id_, end in ends) else None

@@ -105,6 +105,10 @@ def trim(rows: pl.DataFrame, group: Integers, final: NDArray[np.bool_], spec: Ro
 def evaluate(rows: pl.DataFrame, group: Integers, wanted: NDArray[np.bool_], spec: RowsSpec) -> pl.DataFrame:
     """Results of the wanted rows, of all rows in order: columns of the row, then its aggregates."""
     windows = _Windows(group, _starts(group), np.nonzero(wanted)[0], spec.rows)
+    seen = windows.seen
+    if 2 * int(seen.sum()) < len(seen):
+        # Of a key whose work is shared, the others' rows.
+        return evaluate(rows.filter(pl.Series(seen)), group[seen], wanted[seen], spec)
     chosen = rows[windows.at]
     columns = [chosen[source].alias(name) for name, source in spec.results]
     plain = _Plain(rows, group, spec)
@@ -134,6 +138,14 @@ class _Windows:
     def lows(self) -> Integers:
         """Where the window of each row begins."""
         return np.maximum(self.starts, np.arange(len(self.group)) - self.rows + 1)
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """The rows that some wanted window has."""
+        steps = np.bincount(self.low, minlength=len(self.group) + 1) - np.bincount(
+            self.high, minlength=len(self.group) + 1
+        )
+        return np.cumsum(steps[:-1]) > 0
 
     @property
     def low(self) -> Integers:
@@ -207,12 +219,12 @@ def _quantiles(values: pl.Series, windows: _Windows, aggregate: PlannedAggregate
     count, fraction = len(values) - values.null_count(), aggregate.parameters[0]
     ranks = np.empty(len(values))
     ranks[order.to_numpy()] = np.arange(len(values))
-    frame = pl.DataFrame({"g": windows.group, "r": ranks})
+    frame = pl.DataFrame({"g": pl.Series(windows.group).set_sorted(), "r": ranks})
     rank = pl.when(pl.col("r") < count).then("r")
 
     def at(place: Literal["lower", "higher", "equiprobable"]) -> pl.Series:
         rolled = rank.rolling_quantile(fraction, place, window_size=windows.rows, min_samples=1)
-        found = frame.select(rolled.over("g", mapping_strategy="explode")).to_series()
+        found = frame.select(rolled.over("g")).to_series()
         return values.gather(order.gather(found.gather(windows.at).cast(pl.UInt32)))
 
     if aggregate.function != "percentile":

@@ -17,12 +17,12 @@ from headrace.engine.hooks import Hooks
 from headrace.engine.intake import IntakeControl, read_with_intake, streams_with_intake
 from headrace.engine.join import JoinOperator
 from headrace.engine.judge import columns_in_use, judge
-from headrace.engine.keyed import KeyedOperator, flux_settings, memory_of_bins
+from headrace.engine.keyed import KeyedOperator
 from headrace.engine.metrics import MetricsPage, waiting_rows
 from headrace.engine.metrics_server import MetricsServer
 from headrace.engine.pinned import PinnedJobs
 from headrace.engine.secrets import Secrets
-from headrace.engine.session import tune
+from headrace.engine.session import tune, tuning_from
 from headrace.engine.ship import prepare_executors
 from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, open_sink
 from headrace.engine.sources import United, read_stream, unite
@@ -35,8 +35,8 @@ from headrace.errors import CorruptStateError, EngineError, HeadraceError, Locke
 from headrace.language import bind_query
 from headrace.model import Intake, Pipeline, Query, SinkSpec, Step, StepFunction, Stream
 from headrace.planning import Workload, plan_query
-from headrace.policies import FIRST_INTAKE
-from headrace.units import SECOND_US, parse_size
+from headrace.policies import FIRST_INTAKE, Tuning
+from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -390,7 +390,7 @@ def start(
     hooks = hooks or Hooks()
     tune(spark)
     prepare_executors(spark.sparkContext)
-    flux = flux_settings(spark)
+    tuning = tuning_from(spark)
     root = checkpoint or pipeline.engine.checkpoint
     if root is None:
         raise SpecError("a run needs a checkpoint: a folder of its own to keep its state in")
@@ -436,12 +436,12 @@ def start(
             point,
             io,
             PinnedJobs(spark.sparkContext, storage.root),
-            flux,
-            lambda: memory_of_bins(spark),
+            tuning.flux,
+            lambda: tuning_from(spark).bin_bytes,
             hooks.probe,
         )
         keyed.check(workload.flows, manifest.flows, steps or {})
-        operators = (_joins(pipeline, spark, io, point, hooks), keyed)
+        operators = (_joins(pipeline, io, point, hooks, tuning), keyed)
         page, intake = MetricsPage(), IntakeControl(waiting, _intake_before(point), trigger_s or 0.0)
         epochs = Epochs(
             spark, point, io, manifest, streams, workload, sinks, corrupt,
@@ -491,10 +491,8 @@ def _options(pipeline: Pipeline) -> list[tuple[str, str]]:
     return [option for options in (*sources, *(query.sink.options for query in pipeline.queries)) for option in options]
 
 
-def _joins(pipeline: Pipeline, spark: SparkSession, io: StateIo, point: Checkpoint, hooks: Hooks) -> JoinOperator:
-    memory = spark.conf.get("spark.headrace.join.memory", None)
-    memory_bytes = None if memory is None else parse_size(memory)
-    return JoinOperator(io, point.state_folder, point.bins, hooks.probe, pipeline.engine.join, memory_bytes)
+def _joins(pipeline: Pipeline, io: StateIo, point: Checkpoint, hooks: Hooks, tuning: Tuning) -> JoinOperator:
+    return JoinOperator(io, point.state_folder, point.bins, hooks.probe, pipeline.engine.join, tuning.join_bytes)
 
 
 def _batch_runner(epochs: Epochs, united: United) -> Callable[[DataFrame, int], None]:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.errors import EnvironmentProblem
+from headrace.policies import SETTINGS, Tuning, tuning_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["build_session", "end_session", "tune"]
+__all__ = ["build_session", "end_session", "tune", "tuning_from"]
 
 # What every epoch relies on: instants are UTC, errors are errors, SQL reaches declared streams only.
 _REQUIRED = {
@@ -92,3 +93,9 @@ def tune(session: SparkSession) -> None:
     for key, value in {**_REQUIRED, **_FAST_ARROW}.items():
         if session.conf.get(key, None) != value:
             session.conf.set(key, value)
+
+
+def tuning_from(session: SparkSession) -> Tuning:
+    """What `spark.headrace.*` says now; SpecError if that makes no sense."""
+    known = {name: value for name in SETTINGS if (value := session.conf.get(name, None)) is not None}
+    return tuning_of({**dict(session.sparkContext.getConf().getAll()), **known})

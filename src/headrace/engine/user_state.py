@@ -22,6 +22,8 @@ from headrace.errors import EngineError, Problem, SpecError
 
 __all__ = ["StepKernel", "load_function", "packed"]
 
+# What the columns of a function's state begin with in files, where rows have columns of ours.
+_THEIRS = "s."
 StepCall = Callable[[pa.Table, pa.Table], tuple[pa.Table, pa.Table]]
 
 
@@ -106,7 +108,8 @@ class StepKernel:
         tables: dict[int, list[pa.Table]] = {}
         for suffix, mini, frame in parts:
             if suffix:
-                table = frame.drop("p").to_arrow(compat_level=pl.CompatLevel.oldest())
+                theirs = {name: name.removeprefix(_THEIRS) for name in frame.columns if name.startswith(_THEIRS)}
+                table = frame.select(*theirs).rename(theirs).to_arrow(compat_level=pl.CompatLevel.oldest())
                 tables.setdefault(mini, []).append(self._migrated(table, int(suffix.removeprefix(".state"))))
         return Steps(
             {mini: pa.concat_tables(some) for mini, some in tables.items()},
@@ -178,4 +181,5 @@ class StepKernel:
             if mini in minis and table.num_rows:
                 frame = pl.from_arrow(table)
                 assert isinstance(frame, pl.DataFrame)
-                yield f".state{self.version}", mini, frame.with_columns(pl.lit(0, pl.Int64).alias("p"))
+                named = frame.rename({name: _THEIRS + name for name in frame.columns})
+                yield f".state{self.version}", mini, named.with_columns(pl.lit(0, pl.Int64).alias("p"))

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.engine.checkpoint import Manifest, QueryState
+from headrace.engine.chunks import APART
 from headrace.engine.flows import outlives_failure
+from headrace.errors import StateError
 from headrace.language import parse_type
 from headrace.model import Column, DataType, Kind, Stream, streams_of
 from headrace.planning import (
@@ -139,12 +141,10 @@ def adopt(
     queries: dict[str, QueryState] = {}
     for name, plan in workload.queries.items():
         known = manifest.queries.get(name)
-        if known is not None and known.sql == plan.query.sql and known.runs:
-            queries[name] = _with_lifetime(known, plan.query.lifetime_us)
-            continue
-        if known is not None and _goes_on(manifest, name, plan.query.sql):
-            queries[name] = replace(known, failed=None)
-            note(f"query '{name}' had failed ({known.failed}) and goes on with its state of then, without rows since")
+        if known is not None and _goes_on(manifest, plan):
+            queries[name] = replace(_with_lifetime(known, plan.query.lifetime_us), failed=None)
+            if known.failed is not None:
+                note(f"query '{name}' had failed ({known.failed}) and goes on with its state of then")
             continue
         if isinstance(plan, FlowPlan):
             queries[name] = _fresh(plan, None)
@@ -186,19 +186,40 @@ def adopt(
         if name not in workload.queries and name not in refused:
             note(f"query '{name}' is gone: what only it needed goes with the next epoch")
     # What operators remember of a query that starts anew is about other rows.
-    flows = {
+    plans = workload.queries
+    flows = {n: s for n, s in manifest.flows.items() if owner(n) in plans and _goes_on(manifest, plans[owner(n)])}
+    # Of one that cannot run now, a function's state waits for it.
+    flows |= {
         n: s
         for n, s in manifest.flows.items()
-        if owner(n) in queries and _goes_on(manifest, owner(n), queries[owner(n)].sql)
+        if n in refused and n in manifest.queries and refused[n].sql == manifest.queries[n].sql and outlives_failure(s)
     }
-    return replace(manifest, queries={**queries, **refused}, coverage=coverage, flows=flows)
+    # Nor do chunks tell of rows of its earlier life.
+    going = {owner(name) for name in flows}
+    live = {*coverage, *(s.id for name, flow in workload.all_flows.items() if name in going for s in flow.all_stores)}
+    chunks = tuple(
+        chunk if chunk.level == APART else replace(chunk, ends=tuple(end for end in chunk.ends if end[0] in live))
+        for chunk in manifest.chunks
+    )
+    return replace(manifest, queries={**queries, **refused}, coverage=coverage, flows=flows, chunks=chunks)
 
 
-def _goes_on(manifest: Manifest, name: str, sql: str) -> bool:
-    known = manifest.queries.get(name)
-    if known is None or known.sql != sql:
+def _goes_on(manifest: Manifest, plan: AnswerPlan | FlowPlan) -> bool:
+    """Whether a query is the one that was known, and what is remembered of it is about the rows it has now."""
+    name = plan.query.name
+    known, state = manifest.queries.get(name), manifest.flows.get(name, {})
+    if known is None or known.sql != plan.query.sql:
         return False
-    return known.runs or (known.failed is not None and outlives_failure(manifest.flows.get(name, {})))
+    if not known.runs and not (known.failed is not None and outlives_failure(state)):
+        return False
+    if isinstance(plan, AnswerPlan) or tuple(state.get("forms", plan.forms)) == plan.forms:
+        return True
+    if outlives_failure(state):
+        raise StateError(
+            f"query '{name}' keeps state about rows with other columns: its stream has changed; go back to the columns "
+            "it had, select them by name, or give the query another name to start anew"
+        )
+    return False
 
 
 def _fresh(plan: AnswerPlan | FlowPlan, since_us: int | None) -> QueryState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,8 +107,10 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
             entries["weight"].wrong("a positive number")
             weight = 1.0
         lifetime = _read_lifetime(entries.get("lifetime"))
+        known = len(value.document.problems)
         step = _read_step(entries, name)
-        if sql is not None:
+        # A query whose function could not be read would be taken for one without.
+        if sql is not None and len(value.document.problems) == known:
             # The text of a block scalar starts on the line after its | or >.
             line = entries["sql"].line + entries["sql"].block
             yield _Written(name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step)
@@ -138,9 +141,10 @@ def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
             entries[key].document.add(f"{key} of query '{name}': {exc}", entries[key].line)
     if function is None or version is None or len(tables) < 2:
         return None
-    if ":" not in function:
-        entries["function"].wrong("module:name")
-        return None
+    for key, text in (("function", function), ("migration", migration)):
+        if text is not None and not re.fullmatch(r"[\w.]+:[\w.]+", text):
+            entries[key].wrong("module:name")
+            return None
     try:
         return StepFunction(function, tables["state"], tables["results"], version, migration)
     except ValueError as exc:

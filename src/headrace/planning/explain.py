@@ -25,7 +25,7 @@ from headrace.planning.row_window import RowsPlan, StepPlan
 from headrace.planning.scheduling import Schedule, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Workload, share
 from headrace.planning.synopsis import AnswerPlan
-from headrace.policies import FluxSettings, JoinStats, SideStats, choose_way
+from headrace.policies import FluxSettings, JoinStats, SideStats, choose_way, tuning_of
 from headrace.units import format_bytes, format_duration
 
 __all__ = ["explain", "explain_text"]
@@ -33,6 +33,7 @@ __all__ = ["explain", "explain_text"]
 
 def explain(pipeline: Pipeline) -> dict[str, Any]:
     """Streams, synopses with the queries they serve, and how each query is answered."""
+    flux = tuning_of(dict(pipeline.engine.conf)).flux
     plans: dict[str, AnswerPlan] = {}
     flows: dict[str, FlowPlan] = {}
     refused: dict[str, str] = {}
@@ -51,9 +52,9 @@ def explain(pipeline: Pipeline) -> dict[str, Any]:
     decision = empty.decide(pipeline.engine.schedule, groups_of(workload, plans, empty), None, None)
     chosen = {group.group: group for group in decision.groups}
     queries = {
-        query.name: {**_shape(query), **_answered(workload, query.name, pipeline.engine.join)}
+        query.name: {**_shape(query), **_answered(workload, query.name, pipeline.engine.join, flux)}
         if query.name in plans
-        else {**_shape(query), "runs": True, **_flow(flows[query.name], pipeline.engine.join)}
+        else {**_shape(query), "runs": True, **_flow(flows[query.name], pipeline.engine.join, flux)}
         if query.name in flows
         else {**_shape(query), "runs": False, "why": refused[query.name]}
         for query in pipeline.queries
@@ -117,10 +118,10 @@ def _tree(operator: Operator) -> Any:
             return {"step": step.function, "version": step.version, "by": list(keys), "input": _tree(child)}
 
 
-def _answered(workload: Workload, name: str, wanted: str) -> dict[str, Any]:
+def _answered(workload: Workload, name: str, wanted: str, flux: FluxSettings) -> dict[str, Any]:
     plan = workload.plans[name]
     window = plan.aggregate.window
-    over = {} if plan.pairs is None else {"over": _flow(plan.pairs, wanted)}
+    over = {} if plan.pairs is None else {"over": _flow(plan.pairs, wanted, flux)}
     return {
         **over,
         "runs": True,
@@ -138,10 +139,10 @@ HOSTS = 4
 RATE, EPOCHS = 100_000.0, 5
 
 
-def _flow(plan: FlowPlan, wanted: str) -> dict[str, Any]:
+def _flow(plan: FlowPlan, wanted: str, flux: FluxSettings) -> dict[str, Any]:
     """How a query whose results come with its rows is run, as far as that is known before any row is."""
     if not isinstance(plan, JoinPlan):
-        return _keyed(plan)
+        return _keyed(plan, flux)
     side = SideStats(RATE, EPOCHS * RATE)
     chosen = choose_way(JoinStats(side, side, bool(plan.equal), (1.0,) * HOSTS), wanted)
     join = plan.join
@@ -154,20 +155,25 @@ def _flow(plan: FlowPlan, wanted: str) -> dict[str, Any]:
         "wanted": wanted,
         "costs_s": dict(chosen.costs_s),
         "finished_by": "the tasks that join" if direct else "Spark SQL",
-        **({"below": {role: _flow(inner, wanted) for role, inner in plan.below.items()}} if plan.below else {}),
+        **({"below": {role: _flow(inner, wanted, flux) for role, inner in plan.below.items()}} if plan.below else {}),
         "why": f"{chosen.reason}; chosen anew from what is measured"
         if wanted == "auto"
         else f"join: {wanted} is set; {chosen.reason}",
     }
 
 
-def _keyed(plan: FlowPlan) -> dict[str, Any]:
+def _keyed(plan: FlowPlan, settings: FluxSettings) -> dict[str, Any]:
     """How a row window or a function keeps its state."""
     assert isinstance(plan, RowsPlan | StepPlan)
     store = plan.stores[0]
     shares = isinstance(plan, RowsPlan)
     rows = f" ROWS {plan.root.window.rows}" if isinstance(plan, RowsPlan) else ""
-    settings = FluxSettings()
+    moves = (
+        f"they move, {format_bytes(settings.budget_bytes)} per epoch at most, where one bin has "
+        f"{settings.limits.imbalance} times the load of another or more state than memory"
+        if settings.moves
+        else "they do not move (spark.headrace.flux.moves is off)"
+    )
     hot = "bins share the work of one that is hot" if shares else "one that is hot gets a bin to itself"
     return {
         "window": f"[PARTITION BY {', '.join(store.feeds[0].keys)}{rows}]",
@@ -177,9 +183,7 @@ def _keyed(plan: FlowPlan) -> dict[str, Any]:
         "keeps": [column.name for column in store.columns],
         "mini_partitions_per_bin": settings.minis_per_bin,
         "moved_bytes_per_epoch": settings.budget_bytes,
-        "why": f"{settings.minis_per_bin} mini-partitions per bin stay in the bin's process; they move, "
-        f"{format_bytes(settings.budget_bytes)} per epoch at most, where one bin has {settings.limits.imbalance} times "
-        f"the load of another or more state than memory; {hot}",
+        "why": f"{settings.minis_per_bin} mini-partitions per bin stay in the bin's process; {moves}; {hot}",
     }
 
 

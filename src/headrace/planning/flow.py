@@ -43,6 +43,11 @@ class RowStore:
         return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]
 
     @property
+    def form(self) -> str:
+        """What its rows are like: rows of another form are of no use to it."""
+        return f"{self.id} {', '.join(f'{column.name} {column.type}' for column in self.columns)}"
+
+    @property
     def keyed(self) -> bool:
         """Whether rows are cut by a key, so that rows of one key can be in one slice."""
         return bool(self.feeds[0].keys)
@@ -59,6 +64,11 @@ class FlowPlan:
     def all_stores(self) -> tuple[RowStore, ...]:
         """Its own stores, and those of the flows below it."""
         return self.stores
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """What the rows of all its stores are like."""
+        return tuple(store.form for store in self.all_stores)
 
     def store(self, role: str) -> RowStore:
         """The store of one role."""

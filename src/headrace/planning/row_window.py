@@ -77,6 +77,15 @@ def plan_step(query: Query) -> StepPlan:
 def _store(
     query: Query, scans: tuple[Scan, ...], kept: dict[tuple[str, ...], Column], keys: tuple[str, ...]
 ) -> RowStore:
+    for column in kept.values():
+        if _has(column.type, (Kind.MAP, Kind.INTERVAL, Kind.NULL)):
+            raise SpecError(
+                Problem(
+                    f"a row window or a function cannot keep a column of the type {column.type}",
+                    query=query.name,
+                    hint="use to_json(...) for a map, unix_micros(...) or a CAST for a span of time or a NULL",
+                )
+            )
     feeds = tuple(
         RowFeed(
             scan.stream,
@@ -87,6 +96,10 @@ def _store(
         for i, scan in enumerate(scans)
     )
     return RowStore(query.name, "rows", query.sql, feeds, tuple(kept.values()))
+
+
+def _has(type_: DataType, kinds: tuple[Kind, ...]) -> bool:
+    return type_.kind in kinds or any(_has(field.type, kinds) for field in type_.fields)
 
 
 def _comparable(store: RowStore) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ from headrace.policies.schedule import (
     plan_epoch,
 )
 from headrace.policies.spill import Residence, reside
+from headrace.policies.tuning import SETTINGS, Tuning, tuning_of
 from headrace.policies.watermark import StreamClock, advance_clock, find_idle, follow_others, watermark_of
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "FIRST_INTAKE",
     "KEY",
     "ONCE",
+    "SETTINGS",
     "BinLoad",
     "Block",
     "ChunkSize",
@@ -99,6 +101,7 @@ __all__ = [
     "SubGroup",
     "Taken",
     "TaskState",
+    "Tuning",
     "account",
     "advance_clock",
     "after_moves",
@@ -132,6 +135,7 @@ __all__ = [
     "reside",
     "split",
     "spread_slices",
+    "tuning_of",
     "utilisation",
     "watermark_of",
     "within",

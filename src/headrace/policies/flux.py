@@ -19,7 +19,18 @@ from dataclasses import dataclass, replace
 from headrace.model import Move, Stay
 from headrace.units import format_bytes
 
-__all__ = ["BinLoad", "FluxLimits", "MiniLoad", "after_moves", "hybrid", "load", "memory", "planned_ahead", "within"]
+__all__ = [
+    "BinLoad",
+    "FluxLimits",
+    "MiniLoad",
+    "after_moves",
+    "has_room",
+    "hybrid",
+    "load",
+    "memory",
+    "planned_ahead",
+    "within",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +189,12 @@ def hybrid(bins: Sequence[BinLoad], limits: FluxLimits | None = None) -> tuple[M
     if any(mini.spilled for bin_ in bins for mini in bin_.minis):
         return memory(bins, limits)
     limits = limits or FluxLimits()
+    return _load(bins, limits, lambda mini, receiver: has_room(mini, receiver, limits))
 
-    def has_room(mini: MiniLoad, receiver: BinLoad) -> bool:
-        return receiver.state_bytes + mini.state_bytes <= limits.fullness * receiver.memory_bytes
 
-    return _load(bins, limits, has_room)
+def has_room(mini: MiniLoad, receiver: BinLoad, limits: FluxLimits) -> bool:
+    """Whether a mini-partition that need not move for the sake of memory may move to a bin."""
+    return receiver.state_bytes + mini.state_bytes <= limits.fullness * receiver.memory_bytes
 
 
 def after_moves(bins: Sequence[BinLoad], moves: Iterable[Move]) -> tuple[BinLoad, ...]:

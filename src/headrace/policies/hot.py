@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from headrace.model import Isolate, Move, Split
-from headrace.policies.flux import BinLoad, MiniLoad, after_moves
+from headrace.policies.flux import BinLoad, FluxLimits, MiniLoad, after_moves, has_room
 
 __all__ = ["find_hot", "isolate", "split"]
 
@@ -51,11 +51,12 @@ def split(bins: Sequence[BinLoad], before: Sequence[Split] = ()) -> tuple[Split,
     return tuple(sorted(found, key=lambda item: item.mini))
 
 
-def isolate(bins: Sequence[BinLoad]) -> tuple[tuple[Isolate, ...], tuple[Move, ...]]:
+def isolate(bins: Sequence[BinLoad], limits: FluxLimits | None = None) -> tuple[tuple[Isolate, ...], tuple[Move, ...]]:
     """Hot mini-partitions that stay alone in their bins, and the moves that take all others there away.
 
     Others go to the idlest bin that holds no hot one and has room; where there is none, they stay.
     """
+    limits = limits or FluxLimits()
     hot = {mini.mini for mini in find_hot(bins)}
     total = sum(bin_.rows for bin_ in bins)
     alone = tuple(
@@ -71,7 +72,7 @@ def isolate(bins: Sequence[BinLoad]) -> tuple[tuple[Isolate, ...], tuple[Move, .
     for item in alone:
         own = next(bin_ for bin_ in bins if bin_.bin == item.bin)
         for mini in sorted(own.minis, key=lambda m: (-m.rows, m.mini)):
-            free = [bin_ for bin_ in bins if bin_.bin not in taken and mini.state_bytes <= -bin_.excess_bytes]
+            free = [bin_ for bin_ in bins if bin_.bin not in taken and has_room(mini, bin_, limits)]
             if mini.mini in hot or not free:
                 continue
             target = min(free, key=lambda b: (b.utilisation, b.bin))

@@ -86,6 +86,8 @@ class KeyedState:
     moved_bytes: int = 0
     schema: str = ""  # of state that a function keeps, with its version
     version: int = 0
+    migrating: int | None = None  # the epoch from which on state is written in another version
+    forms: tuple[str, ...] = ()  # of the rows that are kept
     reason: str = "nothing was measured yet"
 
     def to_json(self) -> dict[str, Any]:
@@ -115,6 +117,8 @@ class KeyedState:
             moved_bytes=value["moved_bytes"],
             schema=value["schema"],
             version=value["version"],
+            migrating=value.get("migrating"),
+            forms=tuple(value.get("forms", ())),
             reason=value["reason"],
         )
 
@@ -235,7 +239,7 @@ def _round(
 ) -> tuple[tuple[Split, ...], tuple[Isolate, ...], tuple[Move, ...], str]:
     """The end of a round: what to do about hot mini-partitions, then what the hybrid policy wants."""
     splits = split(loads, state.splits) if merges else ()
-    isolated, away = ((), ()) if merges else isolate(loads)
+    isolated, away = ((), ()) if merges else isolate(loads, settings.limits)
     # While anything is on disk, memory comes first: a bin that is left to one may have the room that another needs.
     if away and not any(mini.spilled for bin_ in loads for mini in bin_.minis):
         return splits, isolated, within(away, settings.budget_bytes), away[0].reason
