@@ -66,6 +66,27 @@ def test_delta(spark: Any, tmp_path: Path) -> None:
     assert_same([tuple(row.values()) for row in table.to_pylist()], talkers(spark, file))
 
 
+def test_state(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = copied("state", tmp_path)
+    assert _run(["run", str(file), "--once", "--flush"], False) == 0
+    rows = packets(spark, file)
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("r", rows)
+    visits = """
+        SELECT key, min(ts), max(ts), count(*), sum(amount)::bigint FROM (
+            SELECT *, count(*) FILTER (WHERE apart) OVER (PARTITION BY key ORDER BY ts) AS visit FROM (
+                SELECT *, ts - lag(ts) OVER (PARTITION BY key ORDER BY ts) > INTERVAL 5 SECOND AS apart FROM r))
+        GROUP BY key, visit QUALIFY visit < max(visit) OVER (PARTITION BY key)"""
+    wanted = connection.execute(visits).fetchall()
+    assert wanted
+    assert_same(results(tmp_path / "out" / "visits"), wanted)
+    assert len(results(tmp_path / "out" / "unusual")) == rows.num_rows
+    capsys.readouterr()
+    assert _run(["status", str(tmp_path / "state")], False) == 0
+    assert "state of visits: " in capsys.readouterr().out
+
+
 def test_postgres(spark: Any, postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MONITOR_PASSWORD", PASSWORD)
     place = {"localhost:5432/monitor": f"127.0.0.1:{postgres.port}/ann", "user: headrace": "user: ann"}

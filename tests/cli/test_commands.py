@@ -66,18 +66,70 @@ def test_explain_names_synopses_and_why(spec: Path, capsys: pytest.CaptureFixtur
     assert set(json.loads(capsys.readouterr().out)["queries"]) == {"by_key", "total"}
 
 
-def test_a_function_is_checked_and_explained_without_being_loaded(
+FUNCTION = """\
+name: j
+streams:
+  a: {source: {format: parquet, path: in}, schema: 'ts TIMESTAMP, k STRING', time: ts}
+queries:
+  q: {sql: 'SELECT k FROM a [PARTITION BY k]', function: 'count_beside:step', state: 'k STRING', results: 'k STRING'}
+"""
+
+
+def test_a_function_is_checked_and_explained_without_being_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "p.yml"
-    stream = "{source: {format: parquet, path: in}, schema: 'ts TIMESTAMP, k STRING', time: ts}"
-    tables = "function: no.such:step, state: 'k STRING', results: 'k STRING'"
-    path.write_text(
-        f"name: j\nstreams:\n  a: {stream}\nqueries:\n  q: {{sql: 'SELECT k FROM a [PARTITION BY k]', {tables}}}\n"
-    )
+    path.write_text(FUNCTION)
+    (tmp_path / "count_beside.py").write_text("raise RuntimeError('it was run')\ndef step(state, rows): ...\n")
     assert _run(["check", str(path)], False) == 0
     assert _run(["explain", str(path)], False) == 0
-    assert "q: no.such:step (state of version 1) over [PARTITION BY a.k] over a" in capsys.readouterr().out
+    assert "q: count_beside:step (state of version 1) over [PARTITION BY a.k] over a" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        pytest.param("count_beside:step", "no.such:step", ["'no.such:step' is not there: no module"], id="module"),
+        pytest.param("count_beside:step", "json.no_such:x", ["no module 'json.no_such'"], id="a module of a package"),
+        pytest.param("count_beside:step", "count_beside:stop", ["'stop' is not in ", "count_beside.py"], id="a name"),
+        pytest.param("count_beside:step", "count_beside:", ["module:name"], id="no name"),
+        pytest.param("results", "migration: later, results", ["module:name", "later"], id="a migration"),
+        pytest.param("results:", "version: 0, results:", ["versions of state count from 1"], id="a version"),
+        pytest.param(", results: 'k STRING'", "", ["has function, and no results"], id="no results"),
+        pytest.param("state: 'k STRING'", "state: 'k STRONG'", ["state of query 'q'", "STRONG"], id="a wrong type"),
+        pytest.param("name: j", "name: j\nengine: {conf: {spark.headrace.flux.budgt: 1}}",
+                     ["unknown setting 'spark.headrace.flux.budgt'"], id="a setting"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_function_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: list[str]
+) -> None:
+    path = tmp_path / "p.yml"
+    (tmp_path / "count_beside.py").write_text("from json import loads as other\nstep = other\n")
+    assert old in FUNCTION
+    path.write_text(FUNCTION.replace(old, new))
+    assert _run(["check", str(path), "--json"], False) == 2
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert all(word in problem["message"] for word in words), problem
+
+
+def test_check_refuses_what_a_run_would(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec.write_text(
+        spec.read_text().replace(
+            "SELECT COUNT(*) AS n FROM r [WINDOW 60 s SLIDE 20 s]",
+            "SELECT approx_percentile(k, 0.5) AS p FROM r [PARTITION BY k ROWS 3]",
+        )
+    )
+    assert _run(["check", str(spec)], False) == 2
+    assert "approx_percentile needs a number, not STRING" in capsys.readouterr().err
+
+
+def test_explain_knows_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "p.yml"
+    path.write_text(FUNCTION + "engine: {conf: {spark.headrace.flux.minis: 8, spark.headrace.flux.moves: 'off'}}\n")
+    assert _run(["explain", str(path)], False) == 0
+    text = capsys.readouterr().out
+    assert "8 mini-partitions per bin stay in the bin's process; they do not move" in text
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,25 @@ def test_queries_that_fit_the_running_streams_are_taken_over_and_others_wait(spe
     assert "unknown column 'z'" in edit.waiting[0]
 
 
+def test_another_version_of_a_function_is_taken_over_and_one_that_stays_is_let_be(spec: Path) -> None:
+    function = """  counts:
+    sql: SELECT k, i FROM r [PARTITION BY k]
+    function: m:f
+    state: k STRING
+    results: k STRING
+"""
+    spec.write_text(PIPELINE.replace("include", function + "include"))
+    running = load_pipeline(spec)
+    spec.write_text(spec.read_text().replace("function: m:f", "function: m:g"))
+    edit = compare(running, load_pipeline(spec))
+    assert ([query.name for query in edit.add], edit.drop) == (["counts"], ("counts",))
+    assert edit.quiet == ("query 'counts' goes on with another function",)
+    # A stream that changes waits for a restart, and a query over it is still the one it was.
+    spec.write_text(PIPELINE.replace("include", function + "include").replace("k STRING", "k STRING, z INT", 1))
+    edit = compare(running, load_pipeline(spec))
+    assert (edit.add, edit.drop, edit.waiting) == ((), (), ())
+
+
 def test_a_file_counts_as_changed_when_it_stays_as_it_is(spec: Path) -> None:
     settled = Settled(FileLook(spec))
     assert not settled.changed()

@@ -288,9 +288,18 @@ def test_in_its_last_epoch_nothing_of_a_query_waits(tmp_path: Path) -> None:
 
 def test_memory_of_a_bin_is_for_all_queries_together() -> None:
     worked = (keyed_task.Worked(0, 1, state=((0, 30), (1, 10))), keyed_task.Worked(1, 1, state=((0, 25),)))
-    report = keyed_task.BinReport(1, 100, "here", worked)
-    assert [keyed._room(report, work) for work in (0, 1)] == [75, 60]
-    assert keyed._room(keyed_task.BinReport(1, 20, "here", worked), 0) == 0
+
+    def rooms(own: int, shared: int, neighbours: int, work: int, *most: int) -> int:
+        others = [keyed_task.BinReport(n, f"here:{n}", own, shared) for n in range(2, 2 + neighbours)]
+        apart = keyed_task.BinReport(9, "there:1", 7, 7)
+        report = keyed_task.BinReport(1, "here:1", own, shared, worked)
+        return keyed._rooms([report, *others, apart], work, most)[1]
+
+    # Of 65 bytes that are held, 40 are of one query and 25 of the other.
+    assert [rooms(35, 1000, 0, work) for work in (0, 1)] == [75, 60]
+    assert rooms(1000, 100, 3, 0) == 40 + 25, "a quarter of what is left to all"
+    assert rooms(0, 100, 3, 0) == 40, "nothing is left to the process"
+    assert [rooms(1000, 1000, 0, 0, 30, 50), rooms(1000, 1000, 0, 0, 20)] == [25, 0]
 
 
 def test_the_order_of_rows_that_nothing_else_orders_is_the_order_in_which_they_came(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ MANIFEST = Manifest(
     queries={"q": QueryState("SELECT", answers=4, rows=40, gap_us=2.5 * SECOND, waiting_us=SECOND),
              "broken": QueryState("SELECT", failed="a \"cause\"")},
     observed={"wall_us": 100 * SECOND, "seconds": 0.5, "steps_s": {"absorb": 0.25}, "jobs": 2, "rows": {"s": 5},
-              "replay": True},
+              "replay": True, "flows": {"q": {"waiting": 2}}},
+    flows={"q": {"owners": [0, 1], "state_bytes": [30, 40], "moves": 3, "moved_bytes": 90,
+                 "residence": [{"spilled": [1]}, {"spilled": []}]}, "join": {"way": {}}},
 )  # fmt: skip
 
 
@@ -77,6 +79,11 @@ def test_every_number_is_on_the_page() -> None:
         "headrace_query_failed": {("q",): 0, ("broken",): 1},
         "headrace_state_bytes": {(): 0},
         "headrace_state_files": {(): 0},
+        "headrace_keyed_state_bytes": {("q",): 70},
+        "headrace_keyed_moves_total": {("q",): 3},
+        "headrace_keyed_moved_bytes_total": {("q",): 90},
+        "headrace_keyed_waiting": {("q",): 2},
+        "headrace_keyed_spilled": {("q",): 1},
         "headrace_decisions_total": {
             ("idle",): 1, ("flush",): 1, ("schedule",): 0, ("intake",): 2, ("flow",): 0,
         },

@@ -269,7 +269,7 @@ def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str
 def _same(source: Path, out: Path, keys: _Keys, sql: str) -> bool:
     """Whether every row has one result, and those of some keys equal DuckDB's."""
     connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
     connection.execute(f"CREATE VIEW rows AS SELECT * FROM read_parquet('{source}/*.parquet')")
     connection.execute(f"CREATE VIEW ours AS SELECT * FROM read_parquet('{out}/*.parquet')")
     counts = [connection.execute(f"SELECT count(*) FROM {name}").fetchall() for name in ("rows", "ours")]

@@ -8,7 +8,6 @@ from headrace.engine.judge import judge
 from headrace.engine.run import Run, start
 from headrace.engine.session import build_session
 from headrace.engine.status import describe, describe_checkpoint
-from headrace.engine.user_state import load_function
 
 __all__ = [
     "Hooks",
@@ -19,7 +18,6 @@ __all__ = [
     "describe",
     "describe_checkpoint",
     "judge",
-    "load_function",
     "session_settings",
     "start",
 ]

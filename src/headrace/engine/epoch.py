@@ -478,7 +478,9 @@ class Epochs:
             return state
         state = self._aged(name, state, progress)
         if name in self._workload.flows:
-            return replace(state, answers=state.answers + 1, rows=state.rows + progress.rows.get(name, 0))
+            answered, behind = progress.stepped.answered.get(name, (state.answered_us, 0))
+            rows = state.rows + progress.rows.get(name, 0)
+            return replace(state, rows=rows, answered_us=answered, waiting_us=behind)
         due = progress.due.get(name)
         waiting = progress.scheduled.left.get(name, 0) if progress.scheduled else 0
         if due is None:

@@ -53,6 +53,7 @@ class Moment:
 class Stepped:
     """What an operator made of an epoch, by query, and of its stores.
 
+    `answered` gives, where rows may wait, before which time they have their results, and how far that is behind.
     `expired` gives per store the time before which no row is needed any more: chunks that hold nothing newer go.
     `clocks` are those of streams it makes, `chunks` what it absorbed of them, or state of its own. `state` goes into
     the manifest as it is, and chunks that are kept apart stay as long as it names them.
@@ -65,6 +66,7 @@ class Stepped:
     clocks: dict[str, StreamClock] = field(default_factory=dict)
     chunks: tuple[Chunk, ...] = ()
     observed: dict[str, Any] = field(default_factory=dict)
+    answered: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, other: Stepped) -> None:
         """Takes what another operator made."""
@@ -74,6 +76,7 @@ class Stepped:
         self.expired |= other.expired
         self.clocks |= other.clocks
         self.observed |= other.observed
+        self.answered |= other.answered
         self.chunks += other.chunks
 
 

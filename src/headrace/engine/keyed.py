@@ -7,6 +7,7 @@ in the bin's process, and what is read of it from files is what has just moved t
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -90,10 +91,20 @@ def _rows(plan: RowsPlan) -> _Query:
     return _Query(plan, kernel, True, _schema(results), ", ".join(f"{c.name} {c.type}" for c in results))
 
 
-def _room(report: BinReport, work: int) -> int:
-    """Bytes that one query may have in a bin: what all of them may, less what the others have."""
-    others = sum(size for each in report.worked if each.work != work for _, size in each.state)
-    return max(0, report.memory_bytes - others)
+def _rooms(reports: Sequence[BinReport], work: int, most: Sequence[int] = ()) -> dict[int, int]:
+    """By bin the bytes that one query may have there: what it has, and its bin's share of what is left on the host.
+
+    `most` is what all queries of a bin may have, one number for all bins or one for each; none: what there is.
+    """
+    neighbours = Counter(report.host for report in reports)
+    rooms: dict[int, int] = {}
+    for report in reports:
+        room = report.held_bytes + min(report.own_bytes, report.shared_bytes // neighbours[report.host])
+        if most:
+            room = min(room, most[report.bin % len(most)])
+        others = sum(size for each in report.worked if each.work != work for _, size in each.state)
+        rooms[report.bin] = max(0, room - others)
+    return rooms
 
 
 def _all_at_once(decision: KeyedDecision) -> KeyedDecision:
@@ -197,9 +208,7 @@ class KeyedOperator:
         bins = max(decision.bins for decision in decisions.values())
         states = {name: self._state(moment.state.get(name), d.bins, len(d.owners)) for name, d in decisions.items()}
         works = {name: self._work(name, moment, states[name], decisions[name]) for name in names}
-        task = KeyedTask(
-            self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()), self._memory_bytes()
-        )
+        task = KeyedTask(self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()))
         began = time.monotonic()
         reports: list[BinReport] = blamed(lambda: self._jobs.run(task, bins))
         seconds = time.monotonic() - began
@@ -355,7 +364,7 @@ class KeyedOperator:
     ) -> None:
         query, epoch, minis = self._queries[name], moment.decision.epoch, len(decision.owners)
         by_bin = {each.bin: each for each in worked}
-        memory = {report.bin: _room(report, worked[0].work) for report in reports}
+        memory = _rooms(reports, worked[0].work, self._memory_bytes())
         rows, sizes = [0] * minis, list[int | None]([None] * minis)
         for each in worked:
             for mini, count in each.rows:
@@ -403,6 +412,9 @@ class KeyedOperator:
             log=tuple(item for item in log if item[0] > least),
         )
         stepped.chunks += made
+        times = [time for time in done if time is not None and time > _NEVER]
+        if times:
+            stepped.answered[name] = min(times), work.final_us - min(times)
         stepped.state[name] = state.to_json()
         stepped.observed[name] = {
             "step_s": round(seconds, 4),

@@ -231,12 +231,21 @@ class Worked:
 
 @dataclass(frozen=True)
 class BinReport:
-    """Where a bin was worked on, and the memory it may have state in."""
+    """Where a bin was worked on, and the memory that was left then: to its process, and to all on its host together."""
 
     bin: int
-    memory_bytes: int
-    place: str
+    place: str  # host:process
+    own_bytes: int
+    shared_bytes: int
     worked: tuple[Worked, ...] = ()
+
+    @property
+    def host(self) -> str:
+        return self.place.rpartition(":")[0]
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(size for each in self.worked for _, size in each.state)
 
 
 # A part that was read: the end of its name, its mini-partition, its rows. Parts are known by chunk and offset.
@@ -265,18 +274,13 @@ class KeyedTask:
     folder: str
     epoch: int
     works: tuple[KeyedWork, ...]
-    memory_bytes: tuple[int, ...] = ()  # for all bins, or for each; empty: what there is
 
     def __call__(self, bin_: int) -> Iterator[BinReport]:
         for place in [place for place in _held if place[0] == self.folder]:
             if place[1] not in {work.name for work in self.works}:
                 del _held[place]  # of a query that is gone
         worked = tuple(self._work(number, work, bin_) for number, work in enumerate(self.works))
-        held = sum(size for each in worked for _, size in each.state)
-        memory = _memory_bytes(held)
-        if self.memory_bytes:
-            memory = min(memory, self.memory_bytes[bin_ % len(self.memory_bytes)])
-        yield BinReport(bin_, memory, f"{socket.gethostname()}:{os.getpid()}", worked)
+        yield BinReport(bin_, f"{socket.gethostname()}:{os.getpid()}", _left_to_me(), _left_to_all(), worked)
 
     def _work(self, number: int, work: KeyedWork, bin_: int) -> Worked:
         began = time.perf_counter()
@@ -392,16 +396,19 @@ class KeyedTask:
         return name, height
 
 
-def _memory_bytes(held: int) -> int:
-    """Bytes of state this process may hold: what it holds, and what its limits, its group or its host have left."""
-    left = [_status("/proc/meminfo", "MemAvailable:")]
-    # Spark limits a worker's address space where `spark.executor.pyspark.memory` is set.
+def _left_to_me() -> int:
+    """Bytes that this process may still take: Spark limits it where `spark.executor.pyspark.memory` is set."""
+    left = [1 << 40]
     for limit, used in ((resource.RLIMIT_AS, "VmSize:"), (resource.RLIMIT_DATA, "VmData:")):
         most, _ = resource.getrlimit(limit)
         if most != resource.RLIM_INFINITY:
             left.append(int(most) - _status("/proc/self/status", used))
-    left += [most - used for most, used in _groups()]
-    return held + max(0, min(left))
+    return max(0, min(left))
+
+
+def _left_to_all() -> int:
+    """Bytes that the host, or the control group of this process, has left for all that run there."""
+    return max(0, min([_status("/proc/meminfo", "MemAvailable:"), *(most - used for most, used in _groups())]))
 
 
 def _groups() -> Iterator[tuple[int, int]]:

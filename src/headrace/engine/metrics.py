@@ -41,15 +41,22 @@ METRICS = (
            "Seconds from a stream's greatest event time to the wall time of the last epoch; below 0 if ahead."),
     Metric("headrace_watermark_timestamp_seconds", "gauge", "A stream's watermark in seconds since 1970."),
     Metric("headrace_intake_rows", "gauge", "Rows an epoch may take from sources whose intake the engine sets."),
-    Metric("headrace_query_answers_total", "counter", "Windows of a query answered since its checkpoint began."),
+    Metric("headrace_query_answers_total", "counter",
+           "Windows of a query answered since its checkpoint began; none where results come with the rows."),
     Metric("headrace_query_rows_total", "counter",
            "Result rows of a query since its checkpoint began, where the sink counts them."),
-    Metric("headrace_query_late_seconds", "gauge", "Seconds of event time a query is behind its deadline, from 0."),
+    Metric("headrace_query_late_seconds", "gauge",
+           "Seconds of event time a query is behind its deadline, or its rows wait for their results, from 0."),
     Metric("headrace_query_period_seconds", "gauge",
            "Seconds of event time between successive answers of a query, averaged."),
     Metric("headrace_query_failed", "gauge", "1 if a query has failed, else 0."),
     Metric("headrace_state_bytes", "gauge", "Bytes of the state files that the last manifest names."),
     Metric("headrace_state_files", "gauge", "State files that the last manifest names."),
+    Metric("headrace_keyed_state_bytes", "gauge", "Bytes of state that a row window or a function keeps by key."),
+    Metric("headrace_keyed_moves_total", "counter", "Mini-partitions of a query moved since its checkpoint began."),
+    Metric("headrace_keyed_moved_bytes_total", "counter", "Bytes of state moved since its checkpoint began."),
+    Metric("headrace_keyed_waiting", "gauge", "Mini-partitions whose rows waited in the last epoch, from 0."),
+    Metric("headrace_keyed_spilled", "gauge", "Mini-partitions whose state was on disk in the last epoch, from 0."),
     Metric("headrace_decisions_total", "counter",
            "Decisions of this process, by kind: idle, flush, schedule, intake, flow; what stays counts once."),
 )  # fmt: skip
@@ -149,8 +156,21 @@ class MetricsPage:
         gaps = ((name, query.gap_us) for name, query in queries.items())
         yield "headrace_query_period_seconds", _by("query", ((n, gap / 1e6) for n, gap in gaps if gap is not None))
         yield "headrace_query_failed", _by("query", ((n, float(q.failed is not None)) for n, q in queries.items()))
+        keyed = {name: state for name, state in manifest.flows.items() if "owners" in state}
+        for name, count in (
+            ("state_bytes", lambda q, s: sum(s["state_bytes"])),
+            ("moves_total", lambda q, s: s["moves"]),
+            ("moved_bytes_total", lambda q, s: s["moved_bytes"]),
+            ("waiting", lambda q, s: observed.get("flows", {}).get(q, {}).get("waiting", 0)),
+            ("spilled", lambda q, s: sum(len(each["spilled"]) for each in s["residence"])),
+        ):
+            yield f"headrace_keyed_{name}", _by("query", ((query, count(query, s)) for query, s in keyed.items()))
         yield "headrace_state_bytes", [({}, sum(chunk.bytes for chunk in manifest.chunks))]
         yield "headrace_state_files", [({}, len(manifest.chunks))]
+
+
+# Parts of a decision that differ though nothing else was decided: why, and what was known.
+_SAID = ("reason", "costs_s", "speeds", "seed", "sampled", "guess", "mixed", "ends_round")
 
 
 def _kinds(decision: EpochDecision) -> dict[str, Any]:
@@ -160,7 +180,10 @@ def _kinds(decision: EpochDecision) -> dict[str, Any]:
         "flush": decision.flush,
         "schedule": None if schedule is None else [(group.group, dict(group.periods_us)) for group in schedule.groups],
         "intake": decision.intake,
-        "flow": dict(decision.flows),
+        "flow": {
+            name: {part: what for part, what in decided.items() if part not in _SAID}
+            for name, decided in decision.flows.items()
+        },
     }
 
 

@@ -43,7 +43,6 @@ _PARQUET_MAGIC = b"PAR1"
 # word that a chunk was taken apart (an empty part): Spark passes over empty files without one.
 _CARGO = "bin INT, name STRING, part STRING, data BINARY"
 _FILE = pa.schema([("i", pa.int32()), ("data", pa.binary())])
-_FAULTS = pa.schema([("name", pa.string()), ("fault", pa.string())])
 _PARTS = pa.schema([("bin", pa.int32()), ("name", pa.string()), ("part", pa.string()), ("data", pa.binary())])
 _SETTINGS = {
     # A chunk is a row here: batches are bounded by bytes, well below the 2 GB an Arrow column of bytes can hold.

@@ -142,6 +142,13 @@ def _read_rows(sql: str, inside: Sequence[Token], start: int) -> RowsClause:
     depth = 0
     for token in head[by:]:
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+        if keys[-1] and depth == 0 and _is_word(token, "WINDOW", "RANGE"):
+            raise Fault(
+                f"PARTITION BY goes with ROWS, not with {token.text.upper()}", start,
+                "for time windows by key write [WINDOW 10 min] and GROUP BY k",
+            )  # fmt: skip
+        if keys[-1] and depth == 0 and token.text.upper() in ("ORDER", "ORDER BY"):
+            raise Fault("rows of a key are in the order of event time", start, "leave ORDER BY out")
         if token.token_type is TokenType.COMMA and depth == 0:
             keys.append([])
         else:

@@ -37,15 +37,19 @@ _REASONS = {
 }
 
 
-def check_clauses(select: exp.Select, refused: Collection[str] = (), why: str | None = None) -> None:
-    """Raise Fault for the first clause that a SELECT must not have at this place."""
+def check_clauses(
+    select: exp.Select, refused: Collection[str] = (), why: str | None = None, remedy: str | None = None
+) -> None:
+    """Raise Fault for the first clause that a SELECT must not have at this place; with what to do instead, if given."""
     for name, value in select.args.items():
         if not value or (name in _KNOWN and name not in refused):
             continue
         message, hint = _REASONS.get(name, (f"{name.upper().strip('_')} is not accepted", "remove it"))
         at = value[0] if isinstance(value, list) else value
         place = at if isinstance(at, exp.Expr) else select
-        raise Fault(message, place, f"{why}; {hint}" if why and name in refused else hint)
+        if name in refused:
+            hint = "; ".join(part for part in (why, remedy or hint) if part)
+        raise Fault(message, place, hint)
     if (select.args.get("with_") or exp.With()).args.get("recursive"):
         raise Fault("WITH RECURSIVE is not accepted", select.args["with_"], "join the stream with itself")
     distinct = select.args.get("distinct")

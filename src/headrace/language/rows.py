@@ -36,7 +36,12 @@ def bind_rows(
         )
     if step is not None and source.window.rows is not None:
         raise Fault("a function keeps what it likes of its rows", select.args["from_"], "leave ROWS out")
-    check_clauses(select, ("group", "having", "order", "limit", "distinct"), "a row window answers on every row")
+    check_clauses(
+        select,
+        ("group", "having", "order", "limit", "distinct"),
+        "a row window answers on every row" if step is None else "a function's results are what it returns",
+        "filter, order and aggregate the results where they are read",
+    )
     base = source.relation
     while isinstance(base, Projection):
         base = base.base

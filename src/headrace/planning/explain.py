@@ -227,7 +227,8 @@ def _synopsis(kept: Kept) -> dict[str, Any]:
 # How many Spark jobs an epoch takes, whatever its rows.
 JOBS = (
     "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 for all joins that "
-    "do, 1 for all row windows and functions, 1 per other due query or join"
+    "do, 1 for all row windows and functions, 1 or more per other due query or join, and per row window or function "
+    "that computes columns or has another sink"
 )
 
 

@@ -19,11 +19,6 @@ class SchedulePolicy(StrEnum):
     HYBRID_LATE = "hybrid-late"
     HYBRID_LATE_PENDING = "hybrid-late-pending"
 
-    @property
-    def is_hybrid(self) -> bool:
-        """Whether sub-groups run at the cheapest periods rather than at fixed ones."""
-        return self in (self.HYBRID, self.HYBRID_LATE, self.HYBRID_LATE_PENDING)
-
 
 @dataclass(frozen=True, slots=True)
 class Costs:
