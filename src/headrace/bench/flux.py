@@ -88,7 +88,8 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
     user's, over 60 keys on two executors of one core each, a real cluster. Ratios:
 
     - `skew_vs_static`: rows per second with moves over without, when 80 % of the rows come to have 20 % of the keys,
-      which all hash to the first bin, and to one partition of Spark's own state; `skew_vs_ideal`: over the rate before, when keys were even.
+      which all hash to the first bin, and to one partition of Spark's own state; `skew_vs_ideal`: over the rate before,
+      when keys were even.
     - `slow_vs_static`: the same when one executor comes to run 40 % of the time; `slow_vs_ideal`: over 1.4 / 2 of the
       rate before, the sum of what both can do.
     - `memory_vs_static`: the same when the memory of one bin is halved, so that its state does not fit any more.

@@ -151,7 +151,8 @@ def bench(
                                              "stream-stream join. Ratios: uniform_vs_spark, hot_vs_spark, "
                                              "small_vs_spark. flux: keyed state that moves, on a cluster it "
                                              "starts. Ratios: skew_vs_static, slow_vs_static, memory_vs_static, "
-                                             "skew_vs_ideal, slow_vs_ideal, vs_spark_state.",
+                                             "skew_vs_ideal, slow_vs_ideal, vs_spark_state, rows_vs_spark, "
+                                             "alternating_vs_static.",
                                         show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
