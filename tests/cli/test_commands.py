@@ -11,6 +11,7 @@ import pytest
 from world import admit, assert_same, expected, make_epochs, results, write_epochs
 
 from headrace.cli.app import _run
+from headrace.cli.checking import why_missing
 
 PIPELINE = """\
 name: small
@@ -111,6 +112,35 @@ def test_what_is_wrong_with_a_function_is_said_once(
     assert _run(["check", str(path), "--json"], False) == 2
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
     assert all(word in problem["message"] for word in words), problem
+
+
+@pytest.mark.parametrize(
+    ("function", "missing"),
+    [
+        pytest.param("json:loads", None, id="a package"),
+        pytest.param("os.path:join", None, id="a module under another name"),
+        pytest.param("itertools:chain", None, id="a module without source"),
+        pytest.param("math:nothing_of_the_sort", None, id="nor can be told what is in it"),
+        pytest.param("headrace.policies.keyed:begin", None, id="a module in packages"),
+        pytest.param("space.inner.deep:f", None, id="folders without a file of their own"),
+        pytest.param("space.inner.deep:g", None, id="in one another, which only running them finds"),
+        pytest.param("space.plain:g", "'g' is not in", id="a name that is not there"),
+        pytest.param("space.outer:f", "no module 'space.outer'", id="or is not there"),
+        pytest.param("space.odd:anything", None, id="names made when they are asked for"),
+        pytest.param("space.wrong:f", "line 1: ", id="no Python"),
+    ],
+)
+def test_a_function_is_looked_for_without_being_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, missing: str | None
+) -> None:
+    (tmp_path / "space" / "inner").mkdir(parents=True)
+    (tmp_path / "space" / "inner" / "deep.py").write_text("raise RuntimeError\nf = 1\n")
+    (tmp_path / "space" / "plain.py").write_text("raise RuntimeError\nf = 1\n")
+    (tmp_path / "space" / "odd.py").write_text("def __getattr__(name): ...\n")
+    (tmp_path / "space" / "wrong.py").write_text("def f(:\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = why_missing(function)
+    assert (found is None) if missing is None else (found is not None and missing in found)
 
 
 def test_check_refuses_what_a_run_would(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:

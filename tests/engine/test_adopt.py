@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ SQL = {
     "function": "SELECT * FROM r [PARTITION BY k]",
     "rows": "SELECT *, AVG(v) AS a FROM r [PARTITION BY k ROWS 5]",
     "join": "SELECT r.v, s.v AS w FROM r [RANGE 60 s] JOIN s [RANGE 60 s] ON r.k = s.k",
+    "over": "SELECT w, COUNT(*) AS n FROM (SELECT s.v AS w FROM r [RANGE 9 s] JOIN s [RANGE 9 s] ON r.k = s.k) AS j "
+    "[WINDOW 10 s] GROUP BY w",
     "other": "SELECT k, COUNT(*) AS n FROM r [WINDOW 10 s] GROUP BY k",
 }
 FOR_EVER = -(2**62)
@@ -104,6 +107,20 @@ def test_rows_of_other_columns_are_not_taken_for_those_that_were() -> None:
     assert not come(remembered("rows"), "rows", columns=COLUMNS.replace("DOUBLE", "FLOAT"))[0].flows
     # What a query does not select does not concern it.
     assert come(remembered("join"), "join", columns=wider)[0].flows
+
+
+def test_rows_below_an_aggregate_are_judged_as_well() -> None:
+    plan = planned("over")
+    manifest = Manifest(
+        5,
+        5,
+        queries={"over": QueryState(SQL["over"])},
+        flows={plan.pairs.query.name: {"forms": list(plan.pairs.forms)}},
+    )
+    assert come(manifest, "over") == (replace(manifest, coverage=come(manifest, "over")[0].coverage), "")
+    found, said = come(manifest, "over", columns=COLUMNS.replace("DOUBLE", "FLOAT"))
+    assert not found.flows
+    assert "starts anew" in said
 
 
 @pytest.mark.parametrize("facts", [{"ended": True}, {"failed": "KeyError"}])

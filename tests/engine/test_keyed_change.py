@@ -219,3 +219,35 @@ def test_what_was_decided_for_another_query_of_the_name_is_not_done(spark: Any, 
         )
     play("SELECT k, i, COUNT(*) AS n FROM r [PARTITION BY k ROWS 3]", "rows", Hooks())
     assert results(tmp_path / "rows")
+
+
+def test_queries_that_come_back_after_a_crash_without_them_go_on(spark: Any, tmp_path: Path) -> None:
+    tables = unique_times(make_epochs(seed=85, epochs=4, rows=60))
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    queries = {
+        "rows": "SELECT k, i, COUNT(*) AS n FROM r [PARTITION BY k ROWS 3]",
+        "join": "SELECT a.i, b.i AS j FROM r AS a [RANGE 1 s] JOIN r AS b [RANGE 1 s] ON a.s = b.s",
+        "stays": "SELECT COUNT(*) AS n FROM r [WINDOW 10 s]",
+    }
+
+    def play(*names: str, hooks: Hooks | None = None, flush: bool = False) -> Manifest:
+        pipe = hr.Pipeline("back").stream("r", source, time="ts", lateness=f"{LATENESS_S} seconds")
+        for name in names:
+            pipe.query(name, queries[name], sink=hr.parquet(str(tmp_path / name)))
+        run = pipe.start(spark, str(tmp_path / "state"), once=True, flush=flush, hooks=hooks)
+        run.await_termination()
+        return run.progress
+
+    def die(point: str) -> None:
+        if point == "after-decision":
+            raise RuntimeError("crash")
+
+    write_epochs(tmp_path / "in", tables[:2])
+    play(*queries)
+    write_epochs(tmp_path / "in", tables[2:], first=2)
+    # What is decided for the next epoch knows of one query only.
+    with pytest.raises(EngineError, match="crash"):
+        play("stays", hooks=Hooks(probe=die))
+    after = play(*queries, flush=True)
+    assert {name: state.failed for name, state in after.queries.items()} == dict.fromkeys(queries)
+    assert len(results(tmp_path / "rows")) == admit(tables, LATENESS_S).rows.num_rows

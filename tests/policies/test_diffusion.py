@@ -205,6 +205,7 @@ def test_hosts_get_slices_by_their_speed_and_keep_them_while_that_is_even() -> N
         pytest.param((1.0, 1.0), {0: 9.0, 1: 0.0}, (), (1.2, 0.8), id="a host that does nothing for its time"),
         pytest.param((1.99, 0.01), {0: 9.0, 1: 0.0}, (), (1.992, 0.01), id="but no speed is nothing"),
         pytest.param((1.0, 1.0), {0: 0.0, 1: 0.0}, (), (1.0, 1.0), id="nobody had rows"),
+        pytest.param((1.0,), {}, (0,), (1.0,), id="nobody works"),
     ],
 )
 def test_speeds_are_learned(

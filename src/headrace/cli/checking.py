@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from headrace.errors import Problem, SpecError
@@ -28,25 +29,43 @@ def make_importable(spec: Path) -> None:
 def why_missing(function: str) -> str | None:
     """Why `module:name` names nothing, as far as can be told without running a line of the module."""
     module, _, attribute = function.partition(":")
-    path: Sequence[str] | None = None
-    found: ModuleSpec | None = None
-    parts = module.split(".")
-    for depth in range(1, len(parts) + 1):
-        found = PathFinder.find_spec(".".join(parts[:depth]), path)
-        if found is None:
-            return f"no module '{'.'.join(parts[:depth])}' on Python's path or beside the pipeline file"
-        path = list(found.submodule_search_locations or ())
-    if found is None or found.origin is None or not found.origin.endswith(".py"):
-        return None
     try:
-        tree = ast.parse(Path(found.origin).read_bytes())
+        found = _found(module)
+        if found is None:
+            return f"no module '{module}' on Python's path or beside the pipeline file"
+        source = found.loader.get_source(module) if isinstance(found.loader, InspectLoader) else None
+        names = None if source is None else set(_bound(ast.parse(source)))
     except SyntaxError as error:
-        return f"{found.origin}, line {error.lineno}: {error.msg}"
-    # Wherever the name is bound, if only by an import: what a module does when it runs is not followed.
-    names = {getattr(node, "name", None) or getattr(node, "id", None) for node in ast.walk(tree)}
-    names |= {alias.asname or alias.name for node in ast.walk(tree) if hasattr(node, "names") for alias in node.names
-              if isinstance(alias, ast.alias)}  # fmt: skip
-    return None if names & {attribute.split(".")[0], "*"} else f"'{attribute}' is not in {found.origin}"
+        return f"{error.filename or module}, line {error.lineno}: {error.msg}"
+    except Exception:  # whatever is odd about a module shows when it is run
+        return None
+    if names is None or names & {attribute.split(".")[0], "*", "__getattr__"}:
+        return None
+    return f"'{attribute}' is not in {found.origin}"
+
+
+def _found(module: str) -> ModuleSpec | None:
+    """The module, by all finders there are, without running the packages it is in."""
+    found, path, name = None, None, ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        finders = (finder.find_spec(name, path) for finder in sys.meta_path)
+        found = next((spec for spec in finders if spec is not None), None)
+        if found is None:
+            return None
+        path = None if found.submodule_search_locations is None else list(found.submodule_search_locations)
+    return found
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    """Names that code binds, at whatever place."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).split(".")[0]
 
 
 def problems_of(spec: Path, spark: bool = False) -> list[Problem]:

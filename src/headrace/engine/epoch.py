@@ -224,7 +224,8 @@ class Epochs:
             self._checkpoint.write_decision(decision)
         elif self._workload.all_flows:
             # Of queries that came after the crash nothing has acted yet; one may have the name of another before it.
-            fresh = {n: d for n, d in self._decide_flows(epoch).items() if n not in self._manifest.flows}
+            known = self._manifest.flows.keys() & decision.flows.keys()
+            fresh = {n: d for n, d in self._decide_flows(epoch).items() if n not in known}
             decision = replace(decision, flows={**decision.flows, **fresh})
         self._last_schedule = decision.schedule
         self._hooks.on_decision(decision)

@@ -92,7 +92,7 @@ class JoinOperator:
         slices = int(state.get("slices", SLICES_PER_HOST * hosts))
         sample = state.get("sample") or {"epochs": 0}
         # The first choice is a guess: what the first epoch brings decides the second.
-        due = before is None or state.get("guess") or sample["epochs"] >= PERIOD or len(set(before.hosts)) > hosts
+        due = before is None or state.get("guess") or sample["epochs"] >= PERIOD or max(before.hosts) >= hosts
         way = before if before is not None and not due else self._wanted(plan, state, before, slices, hosts, memory)
         return {
             **asdict(way),
@@ -433,7 +433,8 @@ def _known_speeds(state: Mapping[str, Any], hosts: int) -> tuple[float, ...]:
 
 def _speeds(known: Sequence[float], slices: Sequence[int], counted: Sequence[Counted]) -> list[float]:
     """Relative speeds of the hosts, from rows per second where there was enough to do to tell."""
-    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in counted if c.seconds > 0.2}
+    busy = [c for c in counted if c.seconds > 0.2 and c.host < len(known)]
+    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in busy}
     return list(learn_speeds(known, rates, idle=set(range(len(known))) - set(slices)))
 
 

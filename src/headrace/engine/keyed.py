@@ -107,6 +107,13 @@ def _rooms(reports: Sequence[BinReport], work: int, most: Sequence[int] = ()) ->
     return rooms
 
 
+def _migrating(state: KeyedState, version: int, epoch: int) -> tuple[int, int] | None:
+    """Since which epoch state is written in this version, where some of it may have another; None: it has not."""
+    if state.migrating is not None and state.migrating[1] == version:
+        return state.migrating
+    return (epoch, version) if state.migrating is not None or state.version not in (0, version) else None
+
+
 def _all_at_once(decision: KeyedDecision) -> KeyedDecision:
     """The same decision where nothing may wait: the streams have ended, and all rows get their results now."""
     targets = {item.move.mini: item.move.target for item in decision.moving}
@@ -173,6 +180,11 @@ class KeyedOperator:
                     f"query '{name}' has state of version {before.version} ({before.schema}), and its function wants "
                     f"version {step.version}; give it a `migration`, go back to that version, or use another name"
                 )
+            if before.migrating is not None and step.migration is None:
+                raise StateError(
+                    f"query '{name}' has state of several versions, as its migration to version {before.migrating[1]} "
+                    "has not come to its end; give it a `migration` that knows all of them"
+                )
             if before.version == step.version and before.schema != schema:
                 raise StateError(
                     f"query '{name}' has state of version {before.version} with the columns {before.schema}, and its "
@@ -212,13 +224,15 @@ class KeyedOperator:
         began = time.monotonic()
         reports: list[BinReport] = blamed(lambda: self._jobs.run(task, bins))
         seconds = time.monotonic() - began
-        stepped = Stepped()
+        stepped, most = Stepped(), self._memory_bytes()
         worked = [each for report in reports for each in report.worked]
         for number, name in enumerate(names):
             mine = [each for each in worked if each.work == number]
             self._deliver(name, moment, works[name], mine, stepped)
             if name not in stepped.failed:
-                self._account(name, moment, states[name], decisions[name], works[name], mine, reports, seconds, stepped)
+                self._account(
+                    name, moment, states[name], decisions[name], works[name], mine, reports, most, seconds, stepped
+                )
         self._probe("after-keyed")
         return stepped
 
@@ -312,11 +326,11 @@ class KeyedOperator:
             query.log_bytes = 0
             return frozenset(range(len(decision.owners)))
         # So that soon no file is left that only a migration from the version before can read.
-        older = query.version > 0 and state.version not in (0, query.version)
+        migrating = _migrating(state, query.version, epoch)
         return turned | {
             mini
             for mini, base in enumerate(state.bases)
-            if (older and (state.migrating is None or base < state.migrating))
+            if (migrating is not None and base < migrating[0])
             or epoch - base >= SNAPSHOT_EPOCHS
             or (2 * (epoch - base) >= SNAPSHOT_EPOCHS and (epoch + mini) % SNAPSHOT_EPOCHS == 0)
         }
@@ -359,12 +373,13 @@ class KeyedOperator:
         work: KeyedWork,
         worked: Sequence[Worked],
         reports: Sequence[BinReport],
+        most: Sequence[int],
         seconds: float,
         stepped: Stepped,
     ) -> None:
         query, epoch, minis = self._queries[name], moment.decision.epoch, len(decision.owners)
         by_bin = {each.bin: each for each in worked}
-        memory = _rooms(reports, worked[0].work, self._memory_bytes())
+        memory = _rooms(reports, worked[0].work, most)
         rows, sizes = [0] * minis, list[int | None]([None] * minis)
         for each in worked:
             for mini, count in each.rows:
@@ -394,11 +409,9 @@ class KeyedOperator:
         least = min(bases)
         log = (*before.log, *((epoch, fresh) for fresh in work.fresh))
         # State that waits is still of the version it had, until it has been written anew.
-        migrating = None
-        if before.version not in (0, query.version):
-            migrating = epoch if before.migrating is None else before.migrating
+        migrating = _migrating(before, query.version, epoch)
         as_before = migrating is not None and any(
-            snapshot is not None and base < migrating for snapshot, base in zip(snapshots, bases, strict=True)
+            snapshot is not None and base < migrating[0] for snapshot, base in zip(snapshots, bases, strict=True)
         )
         state = replace(
             state,

@@ -22,7 +22,7 @@ from headrace.engine.metrics import MetricsPage, waiting_rows
 from headrace.engine.metrics_server import MetricsServer
 from headrace.engine.pinned import PinnedJobs
 from headrace.engine.secrets import Secrets
-from headrace.engine.session import tune, tuning_from
+from headrace.engine.session import bin_bytes_from, tune, tuning_from
 from headrace.engine.ship import prepare_executors
 from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, open_sink
 from headrace.engine.sources import United, read_stream, unite
@@ -437,7 +437,7 @@ def start(
             io,
             PinnedJobs(spark.sparkContext, storage.root),
             tuning.flux,
-            lambda: tuning_from(spark).bin_bytes,
+            lambda: bin_bytes_from(spark),
             hooks.probe,
         )
         keyed.check(workload.flows, manifest.flows, steps or {})

@@ -13,7 +13,7 @@ from headrace.policies import SETTINGS, Tuning, tuning_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["build_session", "end_session", "tune", "tuning_from"]
+__all__ = ["bin_bytes_from", "build_session", "end_session", "tune", "tuning_from"]
 
 # What every epoch relies on: instants are UTC, errors are errors, SQL reaches declared streams only.
 _REQUIRED = {
@@ -93,6 +93,12 @@ def tune(session: SparkSession) -> None:
     for key, value in {**_REQUIRED, **_FAST_ARROW}.items():
         if session.conf.get(key, None) != value:
             session.conf.set(key, value)
+
+
+def bin_bytes_from(session: SparkSession) -> tuple[int, ...]:
+    """The one setting that may be another in every epoch: how much memory bins have."""
+    name = "spark.headrace.flux.memory"
+    return tuning_of({name: value}).bin_bytes if (value := session.conf.get(name, None)) is not None else ()
 
 
 def tuning_from(session: SparkSession) -> Tuning:

@@ -108,7 +108,7 @@ class StepKernel:
         tables: dict[int, list[pa.Table]] = {}
         for suffix, mini, frame in parts:
             if suffix:
-                theirs = {name: name.removeprefix(_THEIRS) for name in frame.columns if name.startswith(_THEIRS)}
+                theirs = {name: name.removeprefix(_THEIRS) for name in frame.columns if name != "p"}
                 table = frame.select(*theirs).rename(theirs).to_arrow(compat_level=pl.CompatLevel.oldest())
                 tables.setdefault(mini, []).append(self._migrated(table, int(suffix.removeprefix(".state"))))
         return Steps(

@@ -212,7 +212,8 @@ def _goes_on(manifest: Manifest, plan: AnswerPlan | FlowPlan) -> bool:
         return False
     if not known.runs and not (known.failed is not None and outlives_failure(state)):
         return False
-    if isinstance(plan, AnswerPlan) or tuple(state.get("forms", plan.forms)) == plan.forms:
+    flow = plan.pairs if isinstance(plan, AnswerPlan) else plan
+    if flow is None or tuple(manifest.flows.get(flow.query.name, {}).get("forms", flow.forms)) == flow.forms:
         return True
     if outlives_failure(state):
         raise StateError(

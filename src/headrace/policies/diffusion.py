@@ -277,7 +277,7 @@ def learn_speeds(known: Sequence[float], rates: Mapping[int, float], idle: Colle
         if unit:
             learned[host] += LEARNS * (rate / unit - known[host])
     working = [speed for host, speed in enumerate(known) if host not in idle]
-    for host in idle:
+    for host in idle if working else ():
         learned[host] += FORGETS * (sum(working) / len(working) - known[host])
     mean = sum(learned) / len(learned)
     return tuple(round(max(SLOWEST, speed / mean), 4) for speed in learned)

@@ -86,7 +86,7 @@ class KeyedState:
     moved_bytes: int = 0
     schema: str = ""  # of state that a function keeps, with its version
     version: int = 0
-    migrating: int | None = None  # the epoch from which on state is written in another version
+    migrating: tuple[int, int] | None = None  # the epoch from which on state is written in another version, and that
     forms: tuple[str, ...] = ()  # of the rows that are kept
     reason: str = "nothing was measured yet"
 
@@ -117,7 +117,7 @@ class KeyedState:
             moved_bytes=value["moved_bytes"],
             schema=value["schema"],
             version=value["version"],
-            migrating=value.get("migrating"),
+            migrating=tuple(value["migrating"]) if value.get("migrating") else None,
             forms=tuple(value.get("forms", ())),
             reason=value["reason"],
         )
