@@ -223,6 +223,7 @@ def test_what_was_decided_for_another_query_of_the_name_is_not_done(spark: Any, 
 
 def test_queries_that_come_back_after_a_crash_without_them_go_on(spark: Any, tmp_path: Path) -> None:
     tables = unique_times(make_epochs(seed=85, epochs=4, rows=60))
+    write_epochs(tmp_path / "in", tables[:2])
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     queries = {
         "rows": "SELECT k, i, COUNT(*) AS n FROM r [PARTITION BY k ROWS 3]",
@@ -242,7 +243,6 @@ def test_queries_that_come_back_after_a_crash_without_them_go_on(spark: Any, tmp
         if point == "after-decision":
             raise RuntimeError("crash")
 
-    write_epochs(tmp_path / "in", tables[:2])
     play(*queries)
     write_epochs(tmp_path / "in", tables[2:], first=2)
     # What is decided for the next epoch knows of one query only.
