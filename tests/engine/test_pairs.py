@@ -75,6 +75,17 @@ def test_all_pairs_that_fit_and_no_others(monkeypatch: pytest.MonkeyPatch, most:
     check()
 
 
+@pytest.mark.parametrize("others", [0, 3], ids=["alone", "among others"])
+def test_nan_is_equal_to_nan(others: int) -> None:
+    rows = [(0, None, float("nan"), None), *((0, None, float(n), None) for n in range(others))]
+    found = [
+        (i, j)
+        for a, b in pairs(frame(rows), frame(rows), Matching(0, 0, ((1, "=", 1, "DOUBLE"),)))
+        for i, j in zip(a, b, strict=True)
+    ]
+    assert sorted(found) == [(n, n) for n in range(1 + others)]
+
+
 # Hosts -------------------------------------------------------------------------------------------------------------
 
 SLICES = 4

@@ -16,7 +16,7 @@ from headrace.model import Step
 from headrace.planning import plan_query
 from headrace.policies import tuning_of
 
-__all__ = ["make_importable", "problems_of"]
+__all__ = ["make_importable", "problems_of", "why_missing"]
 
 
 def make_importable(spec: Path) -> None:

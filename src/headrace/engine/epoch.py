@@ -224,9 +224,8 @@ class Epochs:
             self._checkpoint.write_decision(decision)
         elif self._workload.all_flows:
             # Of queries that came after the crash nothing has acted yet; one may have the name of another before it.
-            known = self._manifest.flows.keys() & decision.flows.keys()
-            fresh = {n: d for n, d in self._decide_flows(epoch).items() if n not in known}
-            decision = replace(decision, flows={**decision.flows, **fresh})
+            known = {n: d for n, d in decision.flows.items() if n in self._manifest.flows}
+            decision = replace(decision, flows={**decision.flows, **self._decide_flows(epoch), **known})
         self._last_schedule = decision.schedule
         self._hooks.on_decision(decision)
         self._probe("after-decision")
@@ -479,9 +478,9 @@ class Epochs:
             return state
         state = self._aged(name, state, progress)
         if name in self._workload.flows:
-            answered, behind = progress.stepped.answered.get(name, (state.answered_us, 0))
+            done, behind = progress.stepped.answered.get(name, (state.answered_us, 0))
             rows = state.rows + progress.rows.get(name, 0)
-            return replace(state, rows=rows, answered_us=answered, waiting_us=behind)
+            return replace(state, rows=rows, answered_us=done, waiting_us=behind)
         due = progress.due.get(name)
         waiting = progress.scheduled.left.get(name, 0) if progress.scheduled else 0
         if due is None:

@@ -61,7 +61,11 @@ def _compared(rows: pl.DataFrame, matching: Matching, side: int) -> pl.DataFrame
         names.append(f"{'xy'[side]}{n}")
         columns.append(column.alias(names[-1]))
     found = rows.select(columns)
-    return found.drop_nulls(names) if names and any(found[name].null_count() for name in names) else found
+    if any(found[name].null_count() for name in names):
+        found = found.drop_nulls(names)
+    # NaN is equal to NaN, which Polars' ways to join do not agree on: NULL, of which there is none left, stands for it.
+    equal = [name for name, (_, operator, _, _) in zip(names, matching.comparisons, strict=True) if operator == "="]
+    return found.with_columns(pl.col(name).fill_nan(None) for name in equal if found[name].dtype == pl.Float64)
 
 
 def _within(a: pl.DataFrame, b: pl.DataFrame, matching: Matching) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -100,14 +104,14 @@ def _fits(matching: Matching, done: frozenset[int], timed: bool) -> pl.Expr | No
 def _by_key(
     a: pl.DataFrame, b: pl.DataFrame, matching: Matching, equal: list[int]
 ) -> Iterator[tuple[pl.Series, pl.Series]]:
-    on = {"left_on": [f"x{n}" for n in equal], "right_on": [f"y{n}" for n in equal]}
+    on = {"left_on": [f"x{n}" for n in equal], "right_on": [f"y{n}" for n in equal], "nulls_equal": True}
     condition = _fits(matching, frozenset(equal), timed=False)
     assert condition is not None
     step = a.height
     if a.height * b.height > MOST_PAIRS:
         every = max(1, a.height // SAMPLE)
-        sample = a.gather_every(every).select(on["left_on"])
-        found = sample.join(b.select(on["right_on"]), **on, how="inner").height  # type: ignore[arg-type]
+        sample = a.gather_every(every).select(f"x{n}" for n in equal)
+        found = sample.join(b.select(f"y{n}" for n in equal), **on, how="inner").height  # type: ignore[arg-type]
         step = max(1, min(a.height, MOST_PAIRS * sample.height // max(1, found)))
     for begin in range(0, a.height, step):
         part = a if step == a.height else a.slice(begin, step)
