@@ -21,6 +21,7 @@ from headrace.bench.cluster import LocalCluster, SlowedDown, executor_of
 from headrace.bench.flux_work import Work, filtering, rolling, with_state, with_tables
 from headrace.bench.measure import Say, peak_bytes, result
 from headrace.engine import Hooks, Manifest, build_session
+from headrace.policies.keyed import MEMORY_SHARE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -253,7 +254,7 @@ def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str
                 slowed.append(SlowedDown(executor_of(int(seen["places"][0].rpartition(":")[2])), SPEED))
             if trouble == "memory":
                 # Until now there was room for half as much again; now the first bin has half of that.
-                room = 1.5 * sum(state["state_bytes"]) / EXECUTORS / 0.8
+                room = 1.5 * sum(state["state_bytes"]) / EXECUTORS / MEMORY_SHARE
                 spark.conf.set("spark.headrace.flux.memory", f"{room / 2:.0f},{room * 2:.0f}")
         ended[0] = time.monotonic()
 

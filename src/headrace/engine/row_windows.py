@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -134,7 +135,7 @@ class _Windows:
     at: Integers
     rows: int
 
-    @property
+    @cached_property
     def lows(self) -> Integers:
         """Where the window of each row begins."""
         return np.maximum(self.starts, np.arange(len(self.group)) - self.rows + 1)
@@ -147,7 +148,7 @@ class _Windows:
         )
         return np.cumsum(steps[:-1]) > 0
 
-    @property
+    @cached_property
     def low(self) -> Integers:
         return self.lows[self.at]
 
