@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -103,4 +104,4 @@ def problems_of(spec: Path, spark: bool = False) -> list[Problem]:
         for query in pipeline.queries:
             with noting():
                 judge(query, pipeline.streams, session)
-    return problems
+    return [problem if problem.file else replace(problem, file=str(spec)) for problem in problems]
