@@ -162,8 +162,10 @@ def bench(
                                                     "vs_tuned_spark. Starts a broker of its own, from Maven.")] = None,
 ) -> None:  # fmt: skip
     """Measure against what you would use otherwise, in one run, results checked."""
-    from headrace.bench import BENCHES, draw
-
+    try:
+        from headrace.bench import BENCHES, draw
+    except ModuleNotFoundError as missing:
+        raise SpecError(f"benches need {missing.name}: pip install 'headrace[bench]'") from None
     name = f"{name} --policies" if policies else f"{name} --source {source}" if source else name
     if name not in BENCHES:
         raise SpecError(f"unknown bench '{name}'; known: {', '.join(BENCHES)}")
