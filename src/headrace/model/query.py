@@ -205,13 +205,21 @@ class OrderKey:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What turns the root operator's rows into results: HAVING, the SELECT list, ORDER BY and LIMIT per window."""
+    """What turns the root operator's rows into results: HAVING, the SELECT list, ORDER BY and LIMIT per window.
+
+    With `ties`, LIMIT keeps as well every row whose ORDER BY keys equal those of the last row within the limit.
+    """
 
     outputs: tuple[Output, ...]
     having: str | None = None
     order_by: tuple[OrderKey, ...] = ()
     limit: int | None = None
     distinct: bool = False
+    ties: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ties and (self.limit is None or not self.order_by):
+            raise ValueError("WITH TIES goes with ORDER BY and LIMIT")
 
 
 @dataclass(frozen=True, slots=True)
