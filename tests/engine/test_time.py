@@ -9,10 +9,13 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from world import ARROW, SCHEMA, SECOND, START, admit, assert_same, expected, make_epochs, results, write_epochs
 
 import headrace as hr
 from headrace.engine import Hooks
+from headrace.model import EpochDecision
+from headrace.policies import Reading
 
 
 def lines(home: Path, number: int, rows: list[str]) -> None:
@@ -127,3 +130,74 @@ def test_a_silent_stream_stops_holding_the_others_back(spark: Any, tmp_path: Pat
     ]
     idle = [(d["epoch"], i["stream"], i["reason"]) for d in decisions for i in d["idle"]]
     assert min(idle) == (2, "b", "silent for 1 min")
+
+
+# Before each epoch: seconds that pass, seconds the wall clock is set by, seconds of it that the engine listened.
+CLOCKS = [
+    (0, 0, 0),
+    (20, -3600, 20),  # set back by an hour
+    (5 * 3600, 0, 1),  # suspended for five hours
+    (20, 7200, 20),  # set forward by two hours
+    (20, -3600, 20),  # set right
+    (20, -3600, 20),  # the engine restarts, on a clock that is an hour behind its log
+    (20, 3600, 20),
+]
+
+
+def test_clocks_that_jump_reject_nothing_and_silence_nobody(spark: Any, tmp_path: Path) -> None:
+    """
+    a   a row in every epoch, dated when it came          ahead 60 s: a clock that is an hour behind would reject it
+    b   a row in epochs 0 and 4                           idle 110 s: five hours of suspension are no silence
+    """
+    readings, dated, passed, error, listened = list[Reading](), list[int](), 0, 0, 0
+    for after_s, leap_s, listened_s in CLOCKS:
+        passed, error, listened = passed + after_s * SECOND, error + leap_s * SECOND, listened + listened_s * SECOND
+        readings.append(Reading(START + passed + error, passed, listened))
+        dated.append(START + passed)
+    pipe, notes, decisions = hr.Pipeline("clocks"), list[str](), list[EpochDecision]()
+    for name, mine in (("a", range(len(dated))), ("b", (0, 4))):
+        tables = [
+            pa.Table.from_pydict(
+                {
+                    **{f.name: pa.nulls(1 if n in mine else 0, f.type) for f in ARROW},
+                    "ts": pa.array([ts] if n in mine else [], ARROW.field("ts").type),
+                },
+                schema=ARROW,
+            )
+            for n, ts in enumerate(dated)
+        ]
+        write_epochs(tmp_path / name, tables)
+        rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / name))
+        pipe.stream(name, rows, time="ts", ahead="60 seconds", lateness="6 hours", idle="110 seconds")
+    both = "(SELECT i FROM a UNION ALL SELECT i FROM b) u"
+    pipe.query("q", f"SELECT COUNT(*) AS n FROM {both} [WINDOW 20 s]", sink=hr.parquet(str(tmp_path / "q")))
+
+    restarts = [5]
+
+    def probe(point: str) -> None:
+        if point == "before-decision" and restarts == [len(decisions)]:
+            restarts.clear()
+            raise RuntimeError("the engine is restarted here")
+
+    hooks = Hooks(
+        clocks=lambda: readings[len(decisions)], probe=probe, on_decision=decisions.append, on_note=notes.append
+    )
+    with pytest.raises(hr.EngineError, match="restarted here"):
+        pipe.start(spark, str(tmp_path / "state"), once=True, hooks=hooks).await_termination()
+    run = pipe.start(spark, str(tmp_path / "state"), once=True, hooks=hooks)
+    run.await_termination()
+    assert [d.epoch for d in decisions] == list(range(len(CLOCKS)))
+    assert {name: (e.used, e.late, e.rejected) for name, e in run.progress.ledger.items()} == {
+        "a": (len(CLOCKS), 0, 0),
+        "b": (2, 0, 0),
+    }
+    assert [d.idle for d in decisions] == [()] * len(CLOCKS), "nobody was silent for 110 s of the time anybody listened"
+    walls = [d.wall_us for d in decisions]
+    assert walls == sorted(walls)
+    leaps = [note.partition(";")[0] for note in notes if note.startswith("the wall clock")]
+    assert leaps == [
+        "the wall clock was set back by 1 h",
+        "the wall clock was set forward by 2 h",
+        "the wall clock was set back by 1 h",
+        "the wall clock was set forward by 1 h",
+    ]

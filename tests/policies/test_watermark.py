@@ -55,7 +55,7 @@ def stream(name: str = "s", lateness_us: int = 5, idle_us: int = 60) -> Stream:
     ],
 )
 def test_clock_advances(before: StreamClock, seen: tuple[int, int] | None, after: StreamClock):
-    assert advance_clock(before, stream(lateness_us=5), seen, wall_us=99) == after
+    assert advance_clock(before, stream(lateness_us=5), seen, listened_us=99) == after
 
 
 epochs = st.lists(
@@ -126,7 +126,7 @@ ALONE, PAIR = [["a"], ["b"]], [["a", "b"]]
     ],
 )
 def test_idle_streams_follow(clocks: dict[str, StreamClock], groups: list[list[str]], idle: dict[str, int]):
-    found = find_idle(clocks, [stream(name) for name in clocks], groups, wall_us=160, since_us=0)
+    found = find_idle(clocks, [stream(name) for name in clocks], groups, listened_us=160, since_us=0)
     moved = follow_others(clocks, [decision.stream for decision in found], groups)
     assert {name: moved[name].watermark_us for name in moved if moved[name] != clocks[name]} == idle
 
@@ -134,7 +134,7 @@ def test_idle_streams_follow(clocks: dict[str, StreamClock], groups: list[list[s
 def test_a_stream_that_has_not_begun_gives_no_time_to_follow():
     clocks = {"a": clock(1, 0), "b": StreamClock(), "c": clock(70, 160)}
     streams = [stream("a"), stream("b", idle_us=1000), stream("c")]
-    found = find_idle(clocks, streams, [["a", "b", "c"]], wall_us=160, since_us=0)
+    found = find_idle(clocks, streams, [["a", "b", "c"]], listened_us=160, since_us=0)
     assert follow_others(clocks, [decision.stream for decision in found], [["a", "b", "c"]]) == clocks
 
 

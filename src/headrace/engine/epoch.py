@@ -13,6 +13,7 @@ from headrace.engine.answering import Answering, Given
 from headrace.engine.arrow_rows import arrow_schema
 from headrace.engine.blame import cause_of, raise_if_not_a_querys
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
+from headrace.engine.clocks import EpochClock
 from headrace.engine.flows import FlowOperator, Moment, Stepped, remembered
 from headrace.engine.hooks import Hooks
 from headrace.engine.rejected import write_rejected
@@ -21,7 +22,7 @@ from headrace.engine.sinks import Sink
 from headrace.engine.state_io import StateIo
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
-from headrace.model import Entry, EpochDecision, Flush, Intake, ScheduleDecision, Stream, streams_of
+from headrace.model import Entry, EpochDecision, Flush, Intake, Stream, streams_of
 from headrace.planning import (
     FlowPlan,
     QueryTimes,
@@ -91,7 +92,7 @@ class Epochs:
     ) -> None:
         self._policy, self._trigger_s, self._operators = policy, trigger_s, tuple(operators)
         self.intake: Intake | None = None
-        self._last_schedule: ScheduleDecision | None = None
+        self._decided: EpochDecision | None = None  # for the epoch before
         self._spark, self._checkpoint, self._io, self._manifest = spark, checkpoint, io, manifest
         self._streams, self._workload, self._sinks, self._corrupt = tuple(streams), workload, dict(sinks), corrupt
         self._hooks, self._probe = hooks, hooks.probe
@@ -99,9 +100,8 @@ class Epochs:
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
         self._answering = Answering(io, checkpoint.state_folder, checkpoint.bins, hooks.probe)
         self._described: Workload | None = None
-        self._since_us: int | None = None
-        self._behind = False
-        self._busy, self._stopping, self._replaced = threading.Lock(), False, False
+        self._clock = EpochClock(hooks.reading, hooks.on_note)
+        self._busy, self._stopping, self._replaced, self._behind = threading.Lock(), False, False, False
         self._thread: int | None = None  # the one that runs an epoch
 
     @property
@@ -202,22 +202,22 @@ class Epochs:
                 f"decision {epoch} of {self._checkpoint.storage.root} is for batch {decision.batch}, not {number}"
             )
         if decision is None:
-            wall_us = self._hooks.clock_us(epoch)
-            self._since_us = wall_us if self._since_us is None else self._since_us
+            now = self._clock.tell(epoch, self._decided or self._checkpoint.decision(epoch - 1))
             decision = EpochDecision(
                 epoch=epoch,
                 batch=number,
-                wall_us=wall_us,
+                wall_us=now.wall_us,
+                listened_us=now.listened_us,
                 seed=epoch,
                 queries=tuple(sorted(self._live())),
-                idle=find_idle(self._clocks(), self._streams, self._stream_groups(), wall_us, self._since_us),
+                idle=find_idle(self._clocks(), self._streams, self._stream_groups(), now.listened_us, now.since_us),
                 flush=flush,
                 intake=self.intake,
                 schedule=self._manifest.schedule.decide(
                     self._policy,
                     groups_of(self._workload, self._live(), self._manifest.schedule),
                     None if flush else self._trigger_s,
-                    self._last_schedule,
+                    self._decided.schedule if self._decided else None,
                 ),
                 flows=self._decide_flows(epoch),
             )
@@ -226,7 +226,7 @@ class Epochs:
             # Of queries that came after the crash nothing has acted yet; one may have the name of another before it.
             known = {n: d for n, d in decision.flows.items() if n in self._manifest.flows}
             decision = replace(decision, flows={**decision.flows, **self._decide_flows(epoch), **known})
-        self._last_schedule = decision.schedule
+        self._decided = decision
         self._hooks.on_decision(decision)
         self._probe("after-decision")
         return Progress(decision, replay, began, Absorbed())
@@ -304,8 +304,8 @@ class Epochs:
             count = progress.absorbed.counts.get(stream.name)
             seen = None if count is None or count.first_us is None or count.last_us is None else (
                 count.first_us, count.last_us)  # fmt: skip
-            clocks[stream.name] = advance_clock(clocks[stream.name], stream, seen, decision.wall_us)
-        idle = [i.stream for i in decision.idle if clocks[i.stream].heard_us != decision.wall_us]
+            clocks[stream.name] = advance_clock(clocks[stream.name], stream, seen, decision.listened_us)
+        idle = [i.stream for i in decision.idle if clocks[i.stream].heard_us != decision.listened_us]
         progress.clocks = follow_others(clocks, idle, self._stream_groups())
         assert decision.schedule is not None
         progress.scheduled = Scheduled(decision.schedule, self._workload, self._manifest.schedule)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.engine.checkpoint import Manifest
+from headrace.engine.clocks import read_clocks
 from headrace.model import EpochDecision
+from headrace.policies import Reading
 
 __all__ = ["Hooks"]
-
-
-def _wall_us(epoch: int) -> int:
-    return time.time_ns() // 1000
 
 
 def _ignore(_: object) -> None:
@@ -22,15 +19,22 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class Hooks:
-    """`clock_us` gives the wall time an epoch's rows are judged by, `probe` is called at named points of an epoch,
-    `on_decision` with what is decided for an epoch, `on_epoch` after each commit, `on_note` with what a user should
-    know."""
+    """`clocks` reads the machine's clocks; `clock_us`, if given, is the time of an epoch, and all clocks go by it.
+    `probe` is called at named points of an epoch, `on_decision` with what is decided for an epoch, `on_epoch` after
+    each commit, `on_note` with what a user should know."""
 
-    clock_us: Callable[[int], int] = _wall_us
+    clock_us: Callable[[int], int] | None = None
+    clocks: Callable[[], Reading] = read_clocks
     probe: Callable[[str], None] = _ignore
     on_decision: Callable[[EpochDecision], None] = _ignore
     on_epoch: Callable[[Manifest], None] = _ignore
     on_note: Callable[[str], None] = _ignore
+
+    def reading(self, epoch: int) -> Reading:
+        """What the clocks show as an epoch is decided."""
+        if self.clock_us is None:
+            return self.clocks()
+        return Reading(*(self.clock_us(epoch),) * 3)
 
     def watched_by(self, on_decision: Callable[[EpochDecision], None], *on_epoch: Callable[[Manifest], None]) -> Hooks:
         """The same, with others told first."""

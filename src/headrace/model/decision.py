@@ -115,7 +115,8 @@ class Intake:
 class EpochDecision:
     """All that epoch `epoch` needs beyond its rows, written before anything acts and re-read on replay.
 
-    `wall_us` is the wall time rows are judged by, `seed` what shedding will hash with.
+    `wall_us` is the wall time rows are judged by, which never goes back; `listened_us` the time silence is measured by,
+    which stands while the engine does not run (`policies/clock.py`); `seed` what shedding will hash with.
     """
 
     epoch: int
@@ -128,6 +129,7 @@ class EpochDecision:
     schedule: ScheduleDecision | None = None
     flows: Mapping[str, Any] = field(default_factory=dict)  # by query, in plain values with a reason
     intake: Intake | None = None
+    listened_us: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""
@@ -136,7 +138,7 @@ class EpochDecision:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EpochDecision:
         """
-        >>> d = EpochDecision(3, 2, 10, 7, ("q",), idle=(Idle("s", "silent for 60 s"),), flush=Flush("--flush"))
+        >>> d = EpochDecision(3, 2, 10, 7, ("q",), (Idle("s", "silent for 60 s"),), Flush("--flush"), listened_us=9)
         >>> EpochDecision.from_json(d.to_json()) == d
         True
         """
@@ -151,6 +153,8 @@ class EpochDecision:
             schedule=_schedule(value["schedule"]) if value["schedule"] else None,
             flows=value.get("flows", {}),
             intake=Intake(**value["intake"]) if value.get("intake") else None,
+            # Logs of before there was a listening clock: it starts from the wall time.
+            listened_us=value.get("listened_us", value["wall_us"]),
         )
 
 

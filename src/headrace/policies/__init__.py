@@ -1,5 +1,6 @@
 """Pure policies: numbers in, decisions out; no Spark, no clock, no files."""
 
+from headrace.policies.clock import EpochTime, Reading, tell_time
 from headrace.policies.compaction import ChunkSize, Merge, NoMerge, plan_merge
 from headrace.policies.costs import CostModel, CostSample, learn
 from headrace.policies.diffusion import (
@@ -73,6 +74,7 @@ __all__ = [
     "CostSample",
     "Costs",
     "Due",
+    "EpochTime",
     "Execution",
     "FluxLimits",
     "FluxSettings",
@@ -91,6 +93,7 @@ __all__ = [
     "PeriodChoice",
     "Plan",
     "Progress",
+    "Reading",
     "Residence",
     "Rounds",
     "Run",
@@ -135,6 +138,7 @@ __all__ = [
     "reside",
     "split",
     "spread_slices",
+    "tell_time",
     "tuning_of",
     "utilisation",
     "watermark_of",

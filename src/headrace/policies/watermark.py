@@ -15,7 +15,8 @@ __all__ = ["StreamClock", "advance_clock", "find_idle", "follow_others", "waterm
 class StreamClock:
     """Event time of one stream after an epoch; None until its first admitted row.
 
-    `first_us` and `last_us` are the least and greatest admitted event times, `heard_us` the wall time of its last row.
+    `first_us` and `last_us` are the least and greatest admitted event times, `heard_us` the listening time
+    (`clock.py`) of its last row.
     """
 
     first_us: int | None = None
@@ -24,7 +25,7 @@ class StreamClock:
     heard_us: int | None = None
 
 
-def advance_clock(clock: StreamClock, stream: Stream, seen: tuple[int, int] | None, wall_us: int) -> StreamClock:
+def advance_clock(clock: StreamClock, stream: Stream, seen: tuple[int, int] | None, listened_us: int) -> StreamClock:
     """The clock after an epoch that admitted rows between the two event times in `seen`, or none.
 
     The watermark is the greatest admitted event time less the stream's lateness, and never goes back.
@@ -38,7 +39,7 @@ def advance_clock(clock: StreamClock, stream: Stream, seen: tuple[int, int] | No
         first_us=least if clock.first_us is None else min(clock.first_us, least),
         last_us=last,
         watermark_us=watermark if clock.watermark_us is None else max(clock.watermark_us, watermark),
-        heard_us=wall_us,
+        heard_us=listened_us,
     )
 
 
@@ -46,16 +47,16 @@ def find_idle(
     clocks: Mapping[str, StreamClock],
     streams: Iterable[Stream],
     groups: Iterable[Iterable[str]],
-    wall_us: int,
+    listened_us: int,
     since_us: int,
 ) -> tuple[Idle, ...]:
     """Streams silent for their `idle` that a query reads together with others that are not.
 
-    `groups` are the streams that queries read together. Silence counts from `since_us`, when this run began, at the
-    earliest: what came while nobody listened is still to be read.
+    `groups` are the streams that queries read together. Silence is measured in listening time, and counts from
+    `since_us`, when this run began, at the earliest: what came while nobody listened is still to be read.
     """
     streams, together = tuple(streams), [frozenset(group) for group in groups]
-    quiet_us = {s.name: wall_us - max(clocks[s.name].heard_us or since_us, since_us) for s in streams}
+    quiet_us = {s.name: listened_us - max(clocks[s.name].heard_us or since_us, since_us) for s in streams}
     silent = {s.name for s in streams if quiet_us[s.name] >= s.idle_us}
     return tuple(
         Idle(s.name, f"silent for {format_duration(quiet_us[s.name] // SECOND_US * SECOND_US)}")
