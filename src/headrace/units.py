@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 __all__ = ["SECOND_US", "format_bytes", "format_duration", "parse_duration", "parse_size"]
 
 SECOND_US = 1_000_000
+# A century: longer durations are typing mistakes, and times that far away would leave the range of timestamps.
+_LONGEST_US = 100 * 366 * 86_400 * SECOND_US
 
 _UNITS_US = {
     "us": 1, "microsecond": 1, "microseconds": 1,
@@ -19,11 +22,13 @@ _UNITS_US = {
     "w": 7 * 86400 * SECOND_US, "week": 7 * 86400 * SECOND_US, "weeks": 7 * 86400 * SECOND_US,
 }  # fmt: skip
 
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
+# Digits and units of a duration that somebody means; Python takes its time over numbers of thousands of digits.
+_MOST_CHARACTERS = 200
 
 
 def parse_duration(text: str) -> int:
-    """Microseconds of a duration; raises ValueError with the accepted form.
+    """Microseconds of a duration of at most a century; raises ValueError with the accepted form.
 
     >>> parse_duration("10 min"), parse_duration("1 minute 30 seconds"), parse_duration("2.5s")
     (600000000, 90000000, 2500000)
@@ -32,7 +37,9 @@ def parse_duration(text: str) -> int:
     ...
     ValueError: 'ten minutes' is not a duration; write a number and a unit, such as '10 seconds', '5 min' or '1 hour'
     """
-    position, total = 0, 0.0
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"a duration of {len(text)} characters; write a number and a unit, such as '10 seconds'")
+    position, total = 0, Fraction(0)
     body = text.strip()
     if body.lower().startswith("interval "):
         body = body[9:]
@@ -41,12 +48,16 @@ def parse_duration(text: str) -> int:
         unit = _UNITS_US.get(match.group(2).lower()) if match else None
         if match is None or unit is None:
             break
-        total += float(match.group(1)) * unit
+        total += Fraction(match.group(1)) * unit
         position = match.end()
     if not body or position < len(body):
         raise ValueError(
             f"{text!r} is not a duration; write a number and a unit, such as '10 seconds', '5 min' or '1 hour'"
         )
+    if total > _LONGEST_US:
+        raise ValueError(f"{text!r} is longer than a century; check the unit")
+    if 0 < total < 1:
+        raise ValueError(f"{text!r} is shorter than a microsecond, the smallest unit of time; check the unit")
     return round(total)
 
 
@@ -56,7 +67,8 @@ def parse_size(text: str) -> int:
     >>> parse_size("512m"), parse_size("2 GB"), parse_size("100")
     (536870912, 2147483648, 100)
     """
-    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:b|ib)?\s*", text.lower())
+    # 18 digits are an exabyte.
+    match = re.fullmatch(r"\s*([0-9]{1,18})\s*([kmgt]?)(?:b|ib)?\s*", text.lower())
     if match is None:
         raise ValueError(f"{text!r} is not a size; write a number and a unit, such as '512m' or '2g'")
     return int(match.group(1)) << (10 * " kmgt".index(match.group(2) or " "))

@@ -1,15 +1,16 @@
-"""Whatever the text, binding gives a query or a SpecError."""
+"""Whatever the text, binding gives a query or a SpecError, and so does reading a file."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import SpecError
-from headrace.language import bind_query
+from headrace.language import bind_query, load_pipeline
 from headrace.model import Stream
 
 GOOD = (
@@ -66,3 +67,38 @@ def test_mutated_queries(sql: str, cuts: list[tuple[int, int, str]], streams: Ma
 def test_the_queries_that_are_mutated_are_good(streams: Mapping[str, Stream]) -> None:
     for sql in GOOD:
         assert bind_query("q", sql, streams).sql == sql
+
+
+FILE = """\
+name: x
+streams:
+  r: {source: {format: parquet, path: in, options: {maxFilesPerTrigger: 4}}, schema: 'ts TIMESTAMP, k INT', time: ts}
+queries:
+  q: {sql: 'SELECT k, COUNT(*) AS n FROM r [WINDOW 1 min] GROUP BY k', weight: 2.5, priority: 1, lifetime: 2 hours}
+include: [queries/*.sql]
+engine: {trigger: 2 seconds, bins: 8, conf: {spark.ui.enabled: false}, jars: [a.jar], metrics: 0}
+sites: {a: {streams: [r], proxy: true}, b: }
+network: {latency_ms: {a-b: 7.5}}
+placement: {strategy: edge+, max_latency: 120 ms}
+"""
+TOKENS = (
+    "{", "}", "[", "]", ":", ": ", "- ", "? ", "&a ", "*a", "<<: ", "!!int ", "!x ", "|", ">", "'", '"', "#", "%", "@", "`",
+    "\t", "\n", "---\n", "~", "null", "true", "no", "1e999", ".inf", "-.nan", "9" * 50, "010", "1:30", "\\ud800", "\x85",
+    "\u2028", "**", "..", "/", "${x}", "0 s", "-1", "2026-01-01", "''",
+)  # fmt: skip
+
+
+@RELAXED
+@given(
+    cuts=st.lists(
+        st.tuples(st.integers(0, len(FILE)), st.integers(0, 12), st.sampled_from(["", *TOKENS])), min_size=1, max_size=4
+    )
+)
+def test_mutated_files(cuts: list[tuple[int, int, str]], tmp_path: Path) -> None:
+    text = FILE
+    for place, length, piece in cuts:
+        text = text[:place] + piece + text[place + length :]
+    path = tmp_path / "p.yml"
+    path.write_text(text, encoding="utf-8")
+    with contextlib.suppress(SpecError):
+        load_pipeline(path)

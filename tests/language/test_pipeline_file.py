@@ -109,7 +109,7 @@ def test_an_included_query_of_a_name_already_taken_is_refused(good: Path) -> Non
         pytest.param(b"\xff\xfe\x00", "not UTF-8 text", id="bytes that are not text"),
         pytest.param(b"name: \x07", "characters that YAML does not allow", id="a control character"),
         pytest.param(b"x" * 1_000_001, "larger than", id="a megabyte"),
-        pytest.param(b"[" * 5000, "not YAML", id="thousands of brackets"),
+        pytest.param(b"[" * 5000, "too deep", id="thousands of brackets"),
         pytest.param(b"a: &a\n  b: *a\n", "too deep", id="a value that holds itself"),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_there_are_enough_wrong_files() -> None:
-    assert len(WRONG) >= 25
+    assert len(WRONG) >= 110
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem.replace("_", " ")) for path in WRONG])

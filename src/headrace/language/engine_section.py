@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.language.options import read_options
-from headrace.language.paths import absolute
+from headrace.language.paths import absolute, read_path
+from headrace.language.words import shown
 from headrace.language.yaml_nodes import Value
 from headrace.model import EngineSettings
 
@@ -38,19 +39,26 @@ def read_engine(section: Value | None, base: Path) -> EngineSettings:
             case "trigger":
                 settings["trigger_us"] = value.duration_us()
             case "checkpoint":
-                text = value.word()
-                settings["checkpoint"] = None if text is None else absolute(text, base)
+                settings["checkpoint"] = read_path(value, base)
             case "bins" | "metrics":
                 settings[key] = value.whole()
             case "packages":
-                settings[key] = tuple(_words(value))
+                found = (each.word() for each in _listed(value))
+                settings[key] = tuple(word.strip() for word in found if word is not None)
             case "jars":
-                settings[key] = tuple(absolute(path, base) for path in _words(value))
+                paths = (read_path(each, base) for each in _listed(value))
+                settings[key] = tuple(path for path in paths if path is not None)
             case "conf":
                 settings["conf"] = read_options(value)
+                for name, each in value.content.items() if isinstance(value.content, dict) else ():
+                    if not name.startswith("spark."):
+                        value.document.add(
+                            f"{value.path} has {shown(name)}, and Spark takes no setting of that name",
+                            each.line,
+                            "settings of Spark begin with 'spark.'",
+                        )
             case "schedule" | "join" | "shedding":
-                # YAML reads a bare `off` as false.
-                settings[key] = "off" if value.content is False else value.word()
+                settings[key] = value.word()
     settings = {key: value for key, value in settings.items() if value is not None}
     for key in list(settings):
         try:
@@ -61,7 +69,6 @@ def read_engine(section: Value | None, base: Path) -> EngineSettings:
     return EngineSettings(**settings)
 
 
-def _words(value: Value) -> list[str]:
-    """A list of words, or one word alone."""
-    found = (each.word() for each in (value.items() if isinstance(value.content, list) else [value]))
-    return [word.strip() for word in found if word is not None]
+def _listed(value: Value) -> list[Value]:
+    """The entries of a list, or one alone."""
+    return value.items() if isinstance(value.content, list) else [value]

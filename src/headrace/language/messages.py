@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from headrace.language.files import read_text
 from headrace.language.options import read_options
 from headrace.language.suggest import nearest
-from headrace.language.yaml_nodes import MOST_BYTES, Value
+from headrace.language.words import shown
+from headrace.language.yaml_nodes import Value
 from headrace.model import DECODINGS, MESSAGE_COLUMNS, Column, Decoding, Kind
 
 __all__ = ["RAW_SCHEMA", "read_decoding", "with_message_columns"]
@@ -59,13 +61,10 @@ def _read_avro(value: Value | None, owner: Value, base: Path) -> str | None:
         return None
     if not text.lstrip().startswith(("{", "[", '"')):
         try:
-            place = base / text
-            if place.stat().st_size > MOST_BYTES:
-                raise OSError(f"larger than {MOST_BYTES} bytes")
-            text = place.read_text(encoding="utf-8")
+            text = read_text(base / text)
         except (OSError, ValueError) as exc:
             value.document.add(
-                f"cannot read the Avro schema '{text}': {getattr(exc, 'strerror', None) or exc}", value.line
+                f"cannot read the Avro schema {shown(text)}: {getattr(exc, 'strerror', None) or exc}", value.line
             )
             return None
     try:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 
-__all__ = ["absolute", "is_name"]
+from headrace.language.words import shown
+from headrace.language.yaml_nodes import Value
+
+__all__ = ["absolute", "is_name", "is_uri", "read_path", "why_no_path"]
 
 # Letters before a colon: s3a://bucket, hdfs:///x, file:/tmp. One letter is left to Windows drives.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# What file systems take, in bytes: a name, and a whole path.
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+# Marks that make text read in another order than it has.
+_DISORDER = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def absolute(path: str, base: Path) -> str:
@@ -18,7 +26,12 @@ def absolute(path: str, base: Path) -> str:
     >>> absolute("data/in", Path("/srv/pipe")), absolute("s3a://bucket/in", Path("/srv/pipe"))
     ('/srv/pipe/data/in', 's3a://bucket/in')
     """
-    return path if _URI.match(path) else str(base / path)
+    return path if is_uri(path) else str(base / path)
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path names its file system."""
+    return _URI.match(path) is not None
 
 
 def is_name(text: str) -> bool:
@@ -28,3 +41,32 @@ def is_name(text: str) -> bool:
     (True, False)
     """
     return bool(_NAME.match(text)) and len(text) <= 128
+
+
+def why_no_path(text: str) -> str | None:
+    """Why a text cannot be a path, if it cannot.
+
+    >>> why_no_path("out"), why_no_path("~/out")
+    (None, "'~/out' is not expanded; write the whole path")
+    """
+    odd = next((c for c in text if unicodedata.category(c) in ("Cc", "Cs") or c in _DISORDER), None)
+    if odd is not None:
+        return f"{shown(text)} holds the character U+{ord(odd):04X}, which no path should have"
+    if text.startswith("~") or "${" in text:
+        return f"{shown(text)} is not expanded; write the whole path"
+    parts = text.encode().split(b"/")
+    if not is_uri(text) and (len(text.encode()) > _LONGEST_PATH or max(map(len, parts)) > _LONGEST_NAME):
+        return f"{shown(text)} is longer than file systems take"
+    return None
+
+
+def read_path(value: Value, base: Path) -> str | None:
+    """An absolute path or a URI; None after noting what is wrong with it."""
+    text = value.word()
+    if text is None:
+        return None
+    why = why_no_path(text)
+    if why is not None:
+        value.document.add(f"{value.path}: {why}", value.line)
+        return None
+    return absolute(text, base)

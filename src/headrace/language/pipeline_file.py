@@ -6,14 +6,18 @@ from pathlib import Path
 
 from headrace.errors import Problem, SpecError
 from headrace.language.engine_section import read_engine
-from headrace.language.paths import absolute
+from headrace.language.files import read_text
+from headrace.language.paths import absolute, read_path
 from headrace.language.queries_section import leaves_directory, read_queries
 from headrace.language.sites_section import read_placement, read_sites
 from headrace.language.streams_section import read_streams
-from headrace.language.yaml_nodes import MOST_BYTES, Document, Value, read_yaml
+from headrace.language.yaml_nodes import Document, Value, read_yaml
 from headrace.model import Pipeline
 
-__all__ = ["include_patterns", "load_pipeline"]
+__all__ = ["include_patterns", "line_of", "load_pipeline"]
+
+# Of a pipeline's name, which stands in titles and labels.
+MOST_CHARACTERS = 200
 
 _KEYS = {
     "name": "the pipeline's name",
@@ -37,10 +41,10 @@ def load_pipeline(path: str | Path) -> Pipeline:
         raise SpecError(document.problems)
     base = place.resolve().parent
     entries = root.mapping(_KEYS)
-    name = entries["name"].word() if "name" in entries else None
+    name = _read_name(entries["name"]) if "name" in entries else None
     if "streams" not in entries:
         document.add("streams is missing", 1, "declare at least one stream under `streams:`")
-    output = absolute((entries["output"].word() if "output" in entries else None) or "out", base)
+    output = (read_path(entries["output"], base) if "output" in entries else None) or absolute("out", base)
     streams = read_streams(entries.get("streams"), base)
     queries = read_queries(entries, {stream.name: stream for stream in streams}, base, output, document)
     _forget_unread(document, entries.get("streams"))
@@ -74,16 +78,35 @@ def include_patterns(path: str | Path) -> tuple[str, ...]:
     return tuple(p for p in patterns if isinstance(p, str) and p.strip() and not leaves_directory(p))
 
 
+def line_of(path: str | Path, *keys: str) -> int | None:
+    """On which line of a pipeline file the innermost of these keys stands that is there."""
+    document = Document(str(path))
+    try:
+        value = _read(Path(path), document)
+    except SpecError:
+        return None
+    line = None
+    for key in keys:
+        value = value.content.get(key) if value is not None and isinstance(value.content, dict) else None
+        line = line if value is None else value.line
+    return line
+
+
 def _read(place: Path, document: Document) -> Value | None:
     try:
-        if place.stat().st_size > MOST_BYTES:
-            raise SpecError(Problem(f"the file is larger than {MOST_BYTES} bytes", file=document.file))
-        text = place.read_text(encoding="utf-8")
-    except OSError as exc:
-        raise SpecError(Problem(f"cannot read the file: {exc.strerror or exc}", file=document.file)) from exc
-    except UnicodeDecodeError as exc:
-        raise SpecError(Problem("the file is not UTF-8 text", file=document.file, hint="save it as UTF-8")) from exc
+        text = read_text(place)
+    except (OSError, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or exc
+        raise SpecError(Problem(f"cannot read the file: {why}", file=document.file)) from exc
     return read_yaml(text, document)
+
+
+def _read_name(value: Value) -> str | None:
+    name = value.word()
+    if name is not None and (len(name) > MOST_CHARACTERS or not name.isprintable()):
+        value.wrong(f"a name of at most {MOST_CHARACTERS} printable characters")
+        return None
+    return name
 
 
 def _forget_unread(document: Document, section: Value | None) -> None:

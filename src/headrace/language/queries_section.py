@@ -5,15 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from headrace.errors import Problem, SpecError
 from headrace.language.binder import bind_query
 from headrace.language.ddl import parse_schema
+from headrace.language.files import read_text
+from headrace.language.formats import PATHLESS_SINKS, SINKS, spelled
 from headrace.language.options import read_options
-from headrace.language.paths import absolute, is_name
+from headrace.language.paths import is_name, read_path, why_no_path
+from headrace.language.words import shown
 from headrace.language.yaml_nodes import Document, Value
-from headrace.model import Column, Query, SinkSpec, StepFunction, Stream
+from headrace.model import (
+    LEAST_WEIGHT,
+    MOST_PRIORITY,
+    MOST_WEIGHT,
+    Column,
+    Query,
+    SinkSpec,
+    StepFunction,
+    Stream,
+)
 
 __all__ = ["leaves_directory", "read_queries"]
 
@@ -34,10 +47,9 @@ _SINK_KEYS = {
     "path": "where it writes",
     "options": "the sink's options",
 }
-# Sinks that write to no path.
-_PATHLESS = frozenset({"console", "memory", "noop", "python", "kafka", "jdbc"})
-# More files than this under one include is a wrong pattern.
+# More files than this under one include, or more text in all, is a wrong pattern.
 MOST_INCLUDED = 10_000
+MOST_INCLUDED_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +103,7 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
     for name, value in section.mapping().items() if section is not None else ():
         if not is_name(name):
             value.document.add(
-                f"'{name}' cannot name a query", value.line, "use letters, digits and _, such as top_talkers"
+                f"{shown(name)} cannot name a query", value.line, "use letters, digits and _, such as top_talkers"
             )
             continue
         entries = value.mapping(_KEYS)
@@ -101,11 +113,8 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
             continue
         sql = entries["sql"].text()
         sink = _read_sink(entries.get("sink"), name, base, output)
-        priority = entries["priority"].whole() if "priority" in entries else 0
-        weight = entries["weight"].number() if "weight" in entries else 1.0
-        if weight is not None and weight <= 0:
-            entries["weight"].wrong("a positive number")
-            weight = 1.0
+        priority = entries["priority"].whole(-MOST_PRIORITY, MOST_PRIORITY) if "priority" in entries else 0
+        weight = entries["weight"].number(LEAST_WEIGHT, MOST_WEIGHT) if "weight" in entries else 1.0
         lifetime = _read_lifetime(entries.get("lifetime"))
         known = len(value.document.problems)
         step = _read_step(entries, name)
@@ -130,7 +139,8 @@ def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
             "a function needs function, state and results: see 'User-defined state' in the README",
         )
         return None
-    function, version = entries["function"].word(), entries["version"].whole() if "version" in entries else 1
+    function = entries["function"].word()
+    version = entries["version"].whole() if "version" in entries else 1
     migration = entries["migration"].word() if "migration" in entries else None
     tables: dict[str, tuple[Column, ...]] = {}
     for key in ("state", "results"):
@@ -166,18 +176,16 @@ def _read_sink(value: Value | None, name: str, base: Path, output: str) -> SinkS
     default = _default_sink(name, output)
     if value is None:
         return default
-    if isinstance(value.content, str):
-        kind: str | None = value.word()
-        return default if kind is None else SinkSpec(kind, None if kind in _PATHLESS else default.path)
-    entries = value.mapping(_SINK_KEYS)
-    kind = entries["format"].word() if "format" in entries else "parquet"
-    path = entries["path"].word() if "path" in entries else None
+    entries = {"format": value} if isinstance(value.content, str) else value.mapping(_SINK_KEYS)
+    word = entries["format"].word() if "format" in entries else "parquet"
+    path = read_path(entries["path"], base) if "path" in entries else None
     options = read_options(entries.get("options"))
-    if kind is None:
+    if word is None:
         return default
-    if path is None:
-        return SinkSpec(kind, None if kind in _PATHLESS else default.path, options)
-    return SinkSpec(kind, absolute(path, base), options)
+    kind = spelled(word, SINKS)
+    if path is None and kind not in PATHLESS_SINKS:
+        path = default.path
+    return SinkSpec(kind, path, options)
 
 
 def leaves_directory(pattern: str) -> bool:
@@ -194,36 +202,46 @@ def _included(section: Value | None, base: Path, output: str) -> Iterator[_Writt
             continue
         if leaves_directory(pattern):
             value.document.add(
-                f"include '{pattern}' leaves the directory of the file", value.line, "write queries/*.sql"
+                f"include {shown(pattern)} leaves the directory of the file", value.line, "write queries/*.sql"
             )
+            continue
+        why = why_no_path(pattern) or ("** stands in it more than once" if pattern.count("**") > 1 else None)
+        if why is not None:
+            value.document.add(f"include: {why}", value.line, "write queries/*.sql")
             continue
         try:
-            files = sorted(file for file in base.glob(pattern) if file.is_file())
+            # Folders are passed over; whatever else cannot be read is said.
+            files = sorted(islice((file for file in base.glob(pattern) if not file.is_dir()), MOST_INCLUDED + 1))
         except (ValueError, NotImplementedError, OSError) as exc:
-            value.document.add(f"include '{pattern}': {exc}", value.line, "write queries/*.sql")
+            value.document.add(f"include {shown(pattern)}: {exc}", value.line, "write queries/*.sql")
             continue
         if not files or len(files) > MOST_INCLUDED:
-            value.document.add(
-                f"include '{pattern}' matches {len(files) or 'no'} files", value.line, f"looked in {base}"
-            )
+            count = f"more than {MOST_INCLUDED}" if files else "no"
+            value.document.add(f"include {shown(pattern)} matches {count} files", value.line, f"looked in {base}")
             continue
+        left = MOST_INCLUDED_BYTES
         for file in files:
-            yield from _read_file(file, value, base, output)
+            for written in _read_file(file, value, base, output):
+                left -= len(written.sql)
+                if left < 0:
+                    value.document.add(
+                        f"include {shown(pattern)} has more than {MOST_INCLUDED_BYTES} characters", value.line
+                    )
+                    return
+                yield written
 
 
 def _read_file(file: Path, value: Value, base: Path, output: str) -> Iterator[_Written]:
     name = file.stem
-    shown = str(Path(value.document.file).parent / file.relative_to(base))
+    place = str(Path(value.document.file).parent / file.relative_to(base))
     if not is_name(name):
         value.document.add(
-            f"'{file.name}' cannot name a query", value.line, "use letters, digits and _, such as top_talkers.sql"
+            f"{shown(file.name)} cannot name a query", value.line, "use letters, digits and _, such as top_talkers.sql"
         )
         return
     try:
-        if file.stat().st_size > 1_000_000:
-            raise ValueError("it is larger than a megabyte")
-        sql = file.read_text(encoding="utf-8")
+        sql = read_text(file)
     except (OSError, ValueError) as exc:
-        value.document.add(f"cannot read {shown}: {exc}", value.line)
+        value.document.add(f"cannot read {place}: {getattr(exc, 'strerror', None) or exc}", value.line)
         return
-    yield _Written(name, sql, _default_sink(name, output), shown, 1)
+    yield _Written(name, sql, _default_sink(name, output), place, 1)

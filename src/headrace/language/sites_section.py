@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headrace.language.paths import absolute, is_name
+from headrace.language.paths import is_name, read_path
 from headrace.language.suggest import nearest
+from headrace.language.words import shown
 from headrace.language.yaml_nodes import Document, Value
 from headrace.model import PlacementSettings, Site, Stream
 
 __all__ = ["read_placement", "read_sites"]
 
+# A day: no link is slower.
+MOST_LATENCY_MS = 86_400_000
 _SITE_KEYS = {"streams": "the streams that arrive there", "proxy": "whether answers are wanted there"}
 _NETWORK_KEYS = {"latency_ms": "milliseconds by pair of sites", "matrix": "a CSV file of round trips"}
 _PLACEMENT_KEYS = {"strategy": "how operators are placed", "max_latency": "how old an answer may be"}
@@ -26,7 +29,7 @@ def read_sites(section: Value | None, streams: Sequence[Stream]) -> tuple[Site, 
     names = {stream.name for stream in streams}
     for name, value in section.mapping().items():
         if not is_name(name):
-            value.document.add(f"'{name}' cannot name a site", value.line, "use letters, digits and _")
+            value.document.add(f"{shown(name)} cannot name a site", value.line, "use letters, digits and _")
             continue
         entries = value.mapping(_SITE_KEYS) if value.content is not None else {}
         found: list[str] = []
@@ -78,8 +81,7 @@ def read_placement(
                 "network has both latency_ms and matrix", entries["network"].line, "keep one"
             )
         latency = _read_latency(network.get("latency_ms"), [site.name for site in sites])
-        text = network["matrix"].word() if "matrix" in network else None
-        matrix = absolute(text, base) if text else None
+        matrix = read_path(network["matrix"], base) if "matrix" in network else None
         if not sites:
             document.add("network without sites", entries["network"].line, "declare the sites it joins, or remove it")
     strategy, span = "optimal", None
@@ -87,6 +89,8 @@ def read_placement(
         placement = entries["placement"].mapping(_PLACEMENT_KEYS)
         strategy = (placement["strategy"].word() if "strategy" in placement else None) or "optimal"
         span = placement["max_latency"].duration_us() if "max_latency" in placement else None
+        if span == 0:
+            placement["max_latency"].wrong("longer than nothing")
     try:
         return PlacementSettings(strategy, span, latency, matrix)
     except ValueError as exc:
@@ -99,15 +103,13 @@ def _read_latency(section: Value | None, names: Sequence[str]) -> tuple[tuple[st
     for pair, value in section.mapping().items() if section is not None else ():
         a, dash, b = pair.partition("-")
         unknown = [name for name in (a, b) if name not in names]
-        number = value.number()
+        number = value.number(0, MOST_LATENCY_MS)
         if not dash or a == b:
             value.document.add(f"'{pair}' is not a pair of sites", value.line, "write paris-hub: 12")
         elif unknown:
             value.document.add(f"'{pair}' names no known site '{unknown[0]}'", value.line, nearest(unknown[0], names))
         elif frozenset((a, b)) in found:
             value.document.add(f"'{pair}' stands twice; a pair has one latency", value.line, "keep one")
-        elif number is not None and number < 0:
-            value.wrong("a number of milliseconds, 0 or more")
         elif number is not None:
             found[frozenset((a, b))] = (a, b, number)
     return tuple(found.values())

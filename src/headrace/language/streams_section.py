@@ -5,14 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.language.ddl import parse_schema
+from headrace.language.formats import FILE_SOURCES, SOURCES, spelled
 from headrace.language.messages import RAW_SCHEMA, read_decoding, with_message_columns
-from headrace.language.options import read_options
-from headrace.language.paths import absolute, is_name
+from headrace.language.options import check_file_options, read_options
+from headrace.language.paths import is_name, read_path
 from headrace.language.suggest import nearest
-from headrace.language.synthetic import SYNTHETIC_COLUMNS, SYNTHETIC_FORMAT, SYNTHETIC_OPTIONS, SYNTHETIC_TIME
+from headrace.language.synthetic import (
+    SYNTHETIC_COLUMNS,
+    SYNTHETIC_FORMAT,
+    SYNTHETIC_OPTIONS,
+    SYNTHETIC_TIME,
+    why_not,
+)
+from headrace.language.words import shown
 from headrace.language.yaml_nodes import Value
 from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, Kind, Source, Stream
-from headrace.units import parse_duration
 
 __all__ = ["read_streams"]
 
@@ -41,7 +48,7 @@ def read_streams(section: Value | None, base: Path) -> tuple[Stream, ...]:
     for name, value in section.mapping().items() if section is not None else ():
         if not is_name(name) or name.lower() in _TAKEN:
             value.document.add(
-                f"'{name}' cannot name a stream", value.line, "use letters, digits and _, such as packets_paris"
+                f"{shown(name)} cannot name a stream", value.line, "use letters, digits and _, such as packets_paris"
             )
         elif name.lower() in seen:
             value.document.add(
@@ -67,6 +74,9 @@ def _read_stream(name: str, value: Value, base: Path) -> Stream | None:
     for key, default in (("lateness", 0), ("ahead", DEFAULT_AHEAD_US), ("idle", DEFAULT_IDLE_US)):
         found = entries[key].duration_us() if key in entries else default
         spans[key] = default if found is None else found
+        if key == "idle" and found == 0:
+            entries[key].wrong("longer than nothing")
+            spans[key] = default
     if columns is None or time is None:
         return None
     column = next((column for column in columns if column.name.lower() == time.lower()), None)
@@ -102,27 +112,26 @@ def _read_source(name: str, value: Value | None, owner: Value, base: Path) -> So
                 f"the source of stream '{name}' has no format", value.line, "write format: parquet, json, kafka, ..."
             )
         return None
-    kind = entries["format"].word()
-    path = entries["path"].word() if "path" in entries else None
+    word = entries["format"].word()
+    path = read_path(entries["path"], base) if "path" in entries else None
     options = read_options(entries.get("options"))
-    if kind is not None and kind.lower() == SYNTHETIC_FORMAT:
-        kind = SYNTHETIC_FORMAT
+    kind = None if word is None else spelled(word, SOURCES)
+    if kind == SYNTHETIC_FORMAT:
         _check_synthetic(entries.get("options"))
+    if kind in FILE_SOURCES:
+        check_file_options(entries.get("options"))
+        if "path" not in entries:
+            value.document.add(f"stream '{name}' reads files, and its source has no path", value.line, "write path:")
     decoding = read_decoding(entries.get("value"), kind, base)
-    return None if kind is None else Source(kind.strip(), absolute(path, base) if path else None, options, decoding)
+    return None if kind is None else Source(kind, path, options, decoding)
 
 
 def _check_synthetic(value: Value | None) -> None:
     for key, option in value.mapping(SYNTHETIC_OPTIONS).items() if value is not None else ():
-        text = option.scalar_text() or ""
-        kind = SYNTHETIC_OPTIONS.get(key)
-        try:
-            if kind == "number":
-                float(text)
-            elif kind == "duration":
-                parse_duration(text)
-        except ValueError:
-            option.wrong(f"a {kind}")
+        text = option.scalar_text()
+        why = None if text is None or key not in SYNTHETIC_OPTIONS else why_not(key, text)
+        if why is not None:
+            option.wrong(why)
 
 
 def _read_schema(

@@ -16,6 +16,9 @@ from headrace.model.ledger import Entry
 from headrace.model.message import DECODINGS, MESSAGE_COLUMNS, Decoding
 from headrace.model.pipeline import EngineSettings, Pipeline, PlacementSettings, Site
 from headrace.model.query import (
+    LEAST_WEIGHT,
+    MOST_PRIORITY,
+    MOST_WEIGHT,
     Aggregate,
     Comparison,
     Finish,
@@ -45,7 +48,10 @@ __all__ = [
     "DECODINGS",
     "DEFAULT_AHEAD_US",
     "DEFAULT_IDLE_US",
+    "LEAST_WEIGHT",
     "MESSAGE_COLUMNS",
+    "MOST_PRIORITY",
+    "MOST_WEIGHT",
     "Aggregate",
     "Column",
     "Comparison",

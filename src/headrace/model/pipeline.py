@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 from headrace.model.query import Query
 from headrace.model.stream import Stream
-from headrace.units import SECOND_US
+from headrace.units import SECOND_US, format_duration
 
 __all__ = ["EngineSettings", "Pipeline", "PlacementSettings", "Site"]
 
 SCHEDULES = ("none", "aggressive", "conservative", "hybrid", "hybrid-late", "hybrid-late-pending")
 JOINS = ("auto", "hash", "split", "biclique", "hybrid")
 SHEDDING = ("auto", "off")
+# Spark counts triggers in milliseconds; an epoch that comes less than once a week is not a stream's.
+LEAST_TRIGGER_US, MOST_TRIGGER_US = 1_000, 7 * 86_400 * SECOND_US
 # As Maven names a package: group, artifact, version.
 _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 STRATEGIES = ("optimal", "edge", "edge+", "in-network", "warehouse")
@@ -45,8 +47,11 @@ class EngineSettings:
         ):
             if value not in known:
                 raise ValueError(f"unknown {name} '{value}'; known: {', '.join(known)}")
-        if self.trigger_us < 0:
-            raise ValueError(f"trigger cannot be negative: {self.trigger_us} us")
+        if self.trigger_us != 0 and not LEAST_TRIGGER_US <= self.trigger_us <= MOST_TRIGGER_US:
+            raise ValueError(
+                f"trigger must be from {format_duration(LEAST_TRIGGER_US)} to {format_duration(MOST_TRIGGER_US)}, or 0 "
+                f"for epochs without a pause, not {format_duration(self.trigger_us)}"
+            )
         if self.bins is not None and not 1 <= self.bins <= 4096:
             raise ValueError(f"bins must be between 1 and 4096, not {self.bins}")
         for package in self.packages:

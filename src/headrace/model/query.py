@@ -12,6 +12,9 @@ from headrace.model.types import Column, DataType
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow
 
 __all__ = [
+    "LEAST_WEIGHT",
+    "MOST_PRIORITY",
+    "MOST_WEIGHT",
     "Aggregate",
     "Comparison",
     "Finish",
@@ -32,6 +35,10 @@ __all__ = [
     "columns_of",
     "streams_of",
 ]
+
+# Priorities are ranks and weights are shares: what is beyond these is a typing mistake.
+MOST_PRIORITY = 1_000_000_000
+LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +169,8 @@ class StepFunction:
     migration: str | None = None
 
     def __post_init__(self) -> None:
-        if self.version < 1:
-            raise ValueError(f"versions of state count from 1, not {self.version}")
+        if not 1 <= self.version <= MOST_PRIORITY:
+            raise ValueError(f"versions of state count from 1 to {MOST_PRIORITY}, not {self.version}")
         if not self.state or not self.results:
             raise ValueError(f"function '{self.function}' needs columns of its state and of its results")
 
@@ -247,8 +254,12 @@ class Query:
     def __post_init__(self) -> None:
         if self.lifetime_us is not None and self.lifetime_us <= 0:
             raise ValueError(f"query '{self.name}': a lifetime must be positive, not {self.lifetime_us} us")
-        if self.weight <= 0:
-            raise ValueError(f"query '{self.name}': weight must be positive, not {self.weight}")
+        if not LEAST_WEIGHT <= self.weight <= MOST_WEIGHT:
+            raise ValueError(
+                f"query '{self.name}': weight must be from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, not {self.weight}"
+            )
+        if abs(self.priority) > MOST_PRIORITY:
+            raise ValueError(f"query '{self.name}': priority must be within {MOST_PRIORITY} of 0, not {self.priority}")
 
 
 def columns_of(operator: Operator) -> tuple[Column, ...]:
