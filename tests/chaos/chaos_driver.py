@@ -54,6 +54,7 @@ class Driver:
             self.edit(before if act.live and before else act.asks)
             pipe = hr.Pipeline.from_file(self.file)
             self.spark = self.spark or self.session(pipe)
+            self.faults.committed = self.last_manifest()["epoch"]
             self.faults.begin()
             failure = self.run(pipe, act, half)
             self.faults.end()
@@ -63,7 +64,7 @@ class Driver:
     def run(self, pipe: hr.Pipeline, act: Act, half: int) -> str | None:
         """Runs an act to its end; what ended it, if anything did."""
         assert self.faults is not None
-        hooks = Hooks(clock_us=self.faults.clock, probe=self.faults.probe, on_decision=self.decided,
+        hooks = Hooks(clocks=self.faults.clocks, probe=self.faults.probe, on_decision=self.decided,
                       on_epoch=self.committed, on_note=lambda text: self.journal.note("note", text=text))  # fmt: skip
         run = None
         try:
@@ -100,7 +101,7 @@ class Driver:
         """Writes the file before a start, and notes what that changes and when."""
         self.file.write_text(pipeline_text(self.plan, asks, self.life.bins, self.services))
         if asks != self.edited_to():
-            self.journal.note("edit", asks=[vars(ask) for ask in asks], batch=self.last_batch(), live=False)
+            self.journal.note("edit", asks=[vars(ask) for ask in asks], batch=self.last_manifest()["batch"], live=False)
 
     def edit_running(self, run: Any, pipe: hr.Pipeline, asks: tuple[Ask, ...]) -> None:
         """Edits the file under a run that has nothing to do just now."""
@@ -114,14 +115,15 @@ class Driver:
         refused = [line for line in said if "was not taken over" in line or "waits for" in line]
         assert not refused, said
 
-    def last_batch(self) -> int:
-        """Spark's number of the last batch that a manifest knows."""
+    def last_manifest(self) -> dict[str, Any]:
+        """What the last committed epoch says; before the first, what comes before a first."""
         folder = self.disk / "state" / "manifests"
         found = sorted(int(path.stem) for path in folder.glob("[0-9]*.json")) if folder.exists() else []
         if not found:
-            return -1
-        text = (folder / f"{found[-1]}.json").read_bytes().partition(b"\n")[2]
-        return int(json.loads(text)["batch"])
+            return {"epoch": -1, "batch": -1}
+        value = json.loads((folder / f"{found[-1]}.json").read_bytes().partition(b"\n")[2])
+        assert isinstance(value, dict)
+        return value
 
     def decided(self, decision: Any) -> None:
         value = decision.to_json()
@@ -129,6 +131,8 @@ class Driver:
         self.journal.note("decision", **{k: v for k, v in value.items() if k != "what"})
 
     def committed(self, manifest: Any) -> None:
+        assert self.faults is not None
+        self.faults.committed = manifest.epoch
         failed = {name: query.failed for name, query in manifest.queries.items() if query.failed}
         self.journal.note("epoch", epoch=manifest.epoch, batch=manifest.batch, failed=failed,
                           replay=manifest.observed["replay"])  # fmt: skip

@@ -28,7 +28,7 @@ OPERATIONS = (*MUTATING, "read", "names", "size")
 
 
 class Faults:
-    """The faults of one act, armed; `probe` and `clock` go into the engine's hooks."""
+    """The faults of one act, armed; `probe` and `clocks` go into the engine's hooks."""
 
     def __init__(self, act: Act, number: int, disk: Path, journal: Journal, rival: Callable[[], str]) -> None:
         self._act, self._number, self._disk, self._journal, self._rival = act, number, disk, journal, rival
@@ -36,6 +36,8 @@ class Faults:
         self._passed: dict[str, int] = {}
         self._pending = dict(enumerate(act.faults))
         self._threads: list[threading.Thread] = []
+        self._looks = 0
+        self.committed = -1  # the last epoch that is; the driver keeps it
         self.storage: StorageFault | None = None
         self.real_disk = os.path.ismount(disk)
 
@@ -44,8 +46,6 @@ class Faults:
         for number, fault in list(self._pending.items()):
             if fault.kind == "kill driver" and not fault.point:
                 self._later(fault.seconds, lambda n=number, f=fault: self._do(n, f))
-            elif fault.kind == "clock":
-                self._fired(number, fault)
 
     def end(self) -> None:
         """A kill that has found no moment in its act comes now; what was begun is waited for."""
@@ -57,10 +57,17 @@ class Faults:
         (self._disk / BALLAST).unlink(missing_ok=True)
         self.storage = None
 
-    def clock(self, epoch: int) -> int:
-        """Wall time follows the epochs; a jump lasts to the end of the act."""
-        jump = sum(fault.seconds for fault in self._act.faults if fault.kind == "clock")
-        return START + (epoch + 1) * STEP_S * SECOND + round(jump * SECOND)
+    def clocks(self) -> Any:
+        """Clocks that follow the epochs; the wall clock is set after the first look of the run, and stays so."""
+        from headrace.policies import Reading
+
+        now_us = START + (self.committed + 2) * STEP_S * SECOND
+        self._looks += 1
+        set_by = 0.0 if self._looks == 1 else sum(f.seconds for f in self._act.faults if f.kind == "clock")
+        for number, fault in list(self._pending.items()):
+            if fault.kind == "clock" and self._looks > 1:
+                self._fired(number, fault)
+        return Reading(now_us + round(set_by * SECOND), now_us, now_us)
 
     def probe(self, point: str) -> None:
         passed = self._passed.get(point, 0)

@@ -18,8 +18,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from chaos_plan import AHEAD_S, LATENESS_S, Ask, Plan
-from chaos_world import PARTITIONS, SCHEMA, SECOND, Journal, Row, World, place_of
+from chaos_plan import AHEAD_S, LATENESS_S, STEP_S, Ask, Plan
+from chaos_world import PARTITIONS, SCHEMA, SECOND, START, Journal, Row, World, place_of
 
 COLUMNS = {
     "hop": "window_start, window_end, k, v, n",
@@ -101,11 +101,17 @@ class Judge:
                 raise Wrong(f"act {line['number']} failed, though its faults are harmless: {line['failure']}")
 
     def check_decisions(self) -> None:
-        """An epoch that was run again was decided the same, whatever the clock said."""
+        """An epoch that was run again was decided the same; time goes forwards, and never falls behind the true one."""
         known: dict[int, Any] = {}
         for line in self.journal.read("decision"):
             if known.setdefault(line["epoch"], line) != line:
                 raise Wrong(f"epoch {line['epoch']} was decided twice: {known[line['epoch']]}, then {line}")
+        last = 0
+        for epoch, line in sorted(known.items()):
+            true = START + (epoch + 1) * STEP_S * SECOND
+            if line["wall_us"] < max(true, last):
+                raise Wrong(f"epoch {epoch} has the time {line['wall_us']}, it was {true}, the epoch before had {last}")
+            last = line["wall_us"]
 
     def check_failures(self) -> None:
         """No fault of a machine may be a query's."""

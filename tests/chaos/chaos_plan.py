@@ -207,10 +207,10 @@ def _faults(rng: random.Random, kind: str, deadly: bool) -> tuple[Fault, ...]:
     """The faults of an act; what ends the run comes after what does not."""
     first = _fault(rng, kind)
     if deadly and rng.random() < 0.3:
-        return (*((first,) if kind == "clock" else ()), Fault("kill driver", seconds=rng.uniform(0.1, 5)))
+        return (Fault("kill driver", seconds=rng.uniform(0.1, 5)),)
     if deadly:
-        # Whoever is stopped would stay so if its driver died.
-        quick = (replace(first, nth=0),) if kind in HARMLESS - {"stop"} else ()
+        # Whoever is stopped would stay so if its driver died; the clock is set between two epochs of a run.
+        quick = (replace(first, nth=0),) if kind in HARMLESS - {"stop", "clock"} else ()
         return (*quick, Fault("kill driver", rng.choice([*POINTS, *RARE_POINTS]), 1))
     if kind in HARMLESS and rng.random() < 0.4:
         return first, _fault(rng, rng.choice(["kill worker", "stop", "clock"]))
