@@ -107,7 +107,7 @@ def test_memory_gives_what_the_file_gave(tmp_path: Path, written: Chunk):
 def test_memory_is_bounded_and_what_left_it_is_read_again(
     tmp_path: Path, written: Chunk, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(chunks, "_CACHE_BYTES", 1)
+    monkeypatch.setattr(chunks._parts, "most", 1)
     before = read_all(tmp_path, written)
     assert len(chunks._parts) == 1
     for was, now in zip(before, read_all(tmp_path, written), strict=True):

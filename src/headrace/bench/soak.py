@@ -157,12 +157,13 @@ class Soak:
                     self._tidy()
                     self.samples.append(look(engine.pid, self._home, now - began, len(self._guests), heap))
                     self._note(self.samples[-1])
+                    write_samples(self.samples, self._home / "samples.csv")
                 time.sleep(0.2)
 
     @contextlib.contextmanager
     def _engine(self) -> Iterator[subprocess.Popen[bytes]]:
         command = [sys.executable, "-c", "from headrace.cli import main; main()", "run", str(self._home / "soak.yml")]
-        # The whole heap at once, so that a JVM that has not yet needed all it may have does not look like one that leaks.
+        # The whole heap at once: a JVM that has not yet needed all it may have would look like one that leaks.
         heap = {"spark.driver.memory": "768m", "spark.driver.extraJavaOptions": "-Xms768m -XX:+AlwaysPreTouch"}
         conf = {**heap, "spark.headrace.flux.minis": "8"}
         command += [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
@@ -229,12 +230,17 @@ class Soak:
         )
 
 
+def write_samples(samples: list[Sample], file: Path) -> None:
+    """What was seen so far, as a table."""
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(Sample.__slots__)
+        writer.writerows([getattr(sample, name) for name in Sample.__slots__] for sample in samples)
+
+
 def report(soak: Soak, folder: Path, picture: Path | None, shared: bool) -> list[Verdict]:
     """Writes what was seen as a table and a picture, and says what is flat."""
-    with (folder / "samples.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(Sample.__slots__)
-        writer.writerows([getattr(sample, name) for name in Sample.__slots__] for sample in soak.samples)
+    write_samples(soak.samples, folder / "samples.csv")
     verdicts = judge_all(soak.samples)
     facts = {
         "epochs": soak.samples[-1].epoch + 1,

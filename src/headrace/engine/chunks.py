@@ -4,8 +4,8 @@
 
 A chunk is written by one task attempt under a name nobody else uses. A manifest names the chunks that count; any
 other is garbage. Parts are read by tasks, straight from the file system or from what Spark carries for them
-(`carried`), and kept decoded in the Python worker: a name never changes its content, so the cache needs no invalidation
-and state stays where it was used last.
+(`carried`), and kept decoded in the Python worker for a while: a name never changes its content, so the cache needs no
+invalidation and state stays where it was used last.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import struct
 import uuid
 import zlib
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from headrace.engine.carried import Made, current_box
+from headrace.engine.recent import Recent
 from headrace.errors import CorruptStateError
 
 __all__ = [
@@ -51,8 +51,10 @@ APART = -1
 _TAIL = struct.Struct("<II8s")
 # Small parts are mostly metadata; compressing them costs more than it saves.
 _COMPRESS_ABOVE_BYTES = 1 << 16
-# Decoded parts kept per Python worker; what does not fit is read again.
+# Decoded parts kept per Python worker; what does not fit, or was not used of late, is read again.
 _CACHE_BYTES = 512 << 20
+# Footers kept likewise.
+_CACHE_INDEXES = 4096
 # What a part takes in memory beside its values.
 _PART_BYTES = 8 << 10
 
@@ -162,9 +164,8 @@ def _encode(frame: pl.DataFrame) -> bytes:
     return bytes(sink.getvalue())
 
 
-_parts: OrderedDict[tuple[str, int], tuple[pl.DataFrame, int]] = OrderedDict()
-_cached = [0]  # bytes of all of them
-_indexes: OrderedDict[str, tuple[Part, ...]] = OrderedDict()
+_parts: Recent[tuple[str, int], pl.DataFrame] = Recent(_CACHE_BYTES)
+_indexes: Recent[str, tuple[Part, ...]] = Recent(_CACHE_INDEXES)
 
 
 def read_part(folder: str, name: str, synopsis: str, bin_: int) -> Iterator[pl.DataFrame]:
@@ -234,9 +235,9 @@ def parts_of(uri: str, data: bytes) -> Iterator[tuple[Part, bytes]]:
 
 
 def _index(uri: str) -> tuple[Part, ...]:
-    if uri in _indexes:
-        _indexes.move_to_end(uri)
-        return _indexes[uri]
+    known = _indexes.get(uri)
+    if known is not None:
+        return known
     filesystem, path = open_filesystem(uri)
     try:
         with filesystem.open_input_file(path) as file:
@@ -248,10 +249,9 @@ def _index(uri: str) -> tuple[Part, ...]:
             footer = file.read_at(length, size - _TAIL.size - length) if length <= size - _TAIL.size else b""
     except FileNotFoundError as exc:
         raise CorruptStateError(f"state file {uri} is missing") from exc
-    _indexes[uri] = _parsed(uri, crc, magic, footer)
-    while len(_indexes) > 4096:
-        _indexes.popitem(last=False)
-    return _indexes[uri]
+    found = _parsed(uri, crc, magic, footer)
+    _indexes.put(uri, found, 1)
+    return found
 
 
 def _parsed(uri: str, crc: int, magic: bytes, footer: bytes) -> tuple[Part, ...]:
@@ -262,14 +262,11 @@ def _parsed(uri: str, crc: int, magic: bytes, footer: bytes) -> tuple[Part, ...]
 
 def _part(uri: str, part: Part, data: bytes | None = None) -> pl.DataFrame:
     key = (uri, part.offset)
-    if key in _parts:
-        _parts.move_to_end(key)
-        return _parts[key][0]
+    known = _parts.get(key)
+    if known is not None:
+        return known
     frame = _decoded(uri, part, _content(uri, part) if data is None else data)
-    _parts[key] = (frame, int(frame.estimated_size()) + _PART_BYTES)
-    _cached[0] += _parts[key][1]
-    while _cached[0] > _CACHE_BYTES and len(_parts) > 1:
-        _cached[0] -= _parts.popitem(last=False)[1][1]
+    _parts.put(key, frame, int(frame.estimated_size()) + _PART_BYTES)
     return frame
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["Run", "start"]
 
 _LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
+# How a traceback of Python's ends; lines of code that speak of errors are in the middle of it.
+_RAISED = re.compile(r"(?:\w+\.)*\w*Error: \S")
 _LOCAL_LOG_WRITER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -586,8 +589,9 @@ def _translated(failure: Exception, secrets: Secrets) -> HeadraceError:
     if "LockedError: " in text:
         return LockedError(text.rpartition("LockedError: ")[2].splitlines()[0])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = [line.removeprefix("headrace.errors.EngineError: ") for line in lines if _RAISED.match(line)]
     errors = [line for line in lines if "Error" in line and not line.startswith("File")]
-    telling = [*errors, *lines, type(failure).__name__][0]
+    telling = [*raised[-1:], *errors, *lines, type(failure).__name__][0]
     error = EngineError(f"the run stopped: {telling}")
     error.__cause__ = failure
     return error
