@@ -47,7 +47,7 @@ class Driver:
     def play(self) -> None:
         for at, act in enumerate(self.life.acts):
             number = sum(len(life.acts) for life in self.plan.lives[: self.number]) + at
-            self.faults = Faults(act, number, self.disk, self.journal, self.rival)
+            self.faults = Faults(act, self.number, number, self.disk, self.journal, self.rival)
             before = self.edited_to()
             half = (act.first + act.last) // 2 if act.live else act.last
             self.give(half)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from chaos_plan import STEP_S, Act, Fault
+from chaos_plan import LIFE_S, STEP_S, Act, Fault
 from chaos_world import SECOND, START, Journal
 
 # What a disk holds back when it is filled: nothing.
@@ -30,7 +30,10 @@ OPERATIONS = (*MUTATING, "read", "names", "size")
 class Faults:
     """The faults of one act, armed; `probe` and `clocks` go into the engine's hooks."""
 
-    def __init__(self, act: Act, number: int, disk: Path, journal: Journal, rival: Callable[[], str]) -> None:
+    def __init__(
+        self, act: Act, life: int, number: int, disk: Path, journal: Journal, rival: Callable[[], str]
+    ) -> None:
+        self._life = life
         self._act, self._number, self._disk, self._journal, self._rival = act, number, disk, journal, rival
         self._rng = random.Random(f"{number} {act.first}")
         self._passed: dict[str, int] = {}
@@ -61,7 +64,7 @@ class Faults:
         """Clocks that follow the epochs; the wall clock is set after the first look of the run, and stays so."""
         from headrace.policies import Reading
 
-        now_us = START + (self.committed + 2) * STEP_S * SECOND
+        now_us = START + ((self.committed + 2) * STEP_S + self._life * LIFE_S) * SECOND
         self._looks += 1
         set_by = 0.0 if self._looks == 1 else sum(f.seconds for f in self._act.faults if f.kind == "clock")
         for number, fault in list(self._pending.items()):

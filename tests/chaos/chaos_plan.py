@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 # An epoch takes one file of each stream; a file covers so many seconds of event time.
 STEP_S = 20
-LATENESS_S = {"q": 10, "r": 20}
+LATENESS_S = {"q": 20, "r": 30}
 AHEAD_S = 15
+# The clock goes on while nobody runs: an epoch that is run again and asked the clock again would admit other rows.
+LIFE_S = 7
 # Points that every epoch with rows passes.
 POINTS = ("before-decision", "after-decision", "mid-state", "after-state", "after-sinks", "before-manifest",
           "after-manifest")  # fmt: skip

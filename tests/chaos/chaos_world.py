@@ -60,7 +60,7 @@ class World:
                     if dice < 0.12:
                         time -= int(rng.integers(0, 60 * SECOND))  # some of these are late
                     elif dice < 0.17:
-                        time += int(rng.integers(5, 60)) * SECOND  # some are beyond the clock by more than is allowed
+                        time += int(rng.integers(5, 40)) * SECOND  # some are beyond the clock by more than is allowed
                     elif dice < 0.19:
                         time += 5 * 3600 * SECOND
                     while time in seen:
