@@ -88,7 +88,7 @@ class Driver:
 
     def give(self, last: int) -> None:
         """Files up to a number, and as many messages; those that were given before are there already."""
-        write_files(self.world, self.disk, last)
+        write_files(self.world, self.home, last)
         if self.plan.kafka:
             send_messages(self.world, self.services["servers"], last)
 

@@ -1,7 +1,8 @@
 """The input of a plan, the pipeline file, and what a run has noted; all from the plan and a folder.
 
 home/pipeline.yml, home/journal.jsonl     the file that is edited; what happened, a line each
-home/disk/                                input, state and results: on a small disk of its own where that can be had
+home/in/                                  input
+home/disk/                                state and results: on a small disk of its own where that can be had
 """
 
 from __future__ import annotations
@@ -100,12 +101,12 @@ def text_of(row: Row) -> str:
     return json.dumps({"ts": when, "k": k, "g": g, "i": i, "id": id_})
 
 
-def write_files(world: World, disk: Path, last: int) -> None:
+def write_files(world: World, home: Path, last: int) -> None:
     """Gives the file streams their files up to a number; Spark takes them in the order of their modification times."""
     for stream in ("q", "r"):
         if stream == "r" and world.plan.kafka:
             continue
-        folder = disk / "in" / stream
+        folder = home / "in" / stream
         folder.mkdir(parents=True, exist_ok=True)
         for file in range(last):
             rows = world.rows[stream][file]
@@ -189,8 +190,8 @@ def pipeline_text(plan: Plan, asks: Iterable[Ask], bins: int, services: dict[str
     """The pipeline file with these queries."""
     kafka = {"kafka.bootstrap.servers": services.get("servers"), "subscribe": "r", "maxOffsetsPerTrigger": INTAKE}
     r = {"format": "kafka", "options": kafka, "value": "json"} if plan.kafka else {
-        "format": "parquet", "path": "disk/in/r", "options": {"maxFilesPerTrigger": 1}}  # fmt: skip
-    q = {"format": "json", "path": "disk/in/q", "options": {"maxFilesPerTrigger": 1}}
+        "format": "parquet", "path": "in/r", "options": {"maxFilesPerTrigger": 1}}  # fmt: skip
+    q = {"format": "json", "path": "in/q", "options": {"maxFilesPerTrigger": 1}}
     streams = {
         name: {"source": source, "schema": DDL, "time": "ts", "lateness": f"{LATENESS_S[name]} seconds",
                "ahead": f"{AHEAD_S} seconds", "idle": "30 days"}

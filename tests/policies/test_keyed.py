@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -218,3 +219,15 @@ def test_shared_work_is_not_taken_for_that_of_others():
     found = decide_keyed(state(collected=Collected(10.0, (9.0, 9.0), rows), splits=split), 2, SETTINGS, merges=True)
     assert found.splits == split
     assert found.moves == ()
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        pytest.param({"owners": (0, 1, 0)}, id="a bin that is not there owns a mini-partition"),
+        pytest.param({"owners": (0, 0, 0), "splits": (Split(2, (0, 1), "hot"),)}, id="it shares in one"),
+    ],
+)
+def test_a_decision_gives_no_rows_to_a_bin_that_is_not_there(decision: dict[str, Any]):
+    with pytest.raises(ValueError, match=r"given to bins \[1\]; there are 1, from 0 on"):
+        KeyedDecision(bins=1, **decision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from headrace.model import Move, Split
 from headrace.policies import FluxSettings, KeyedDecision, KeyedState, Moving, Residence
@@ -15,7 +16,10 @@ class Chaos:
         self.rng, self.moves, self.waits, self.splits = rng, 0, 0, 0
 
     def __call__(self, state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
-        rng, owners = self.rng, list(state.owners)
+        rng = self.rng
+        # A start with less parallelism leaves fewer bins: what others owned goes round, what was on its way stays.
+        owners = [owner if owner < bins else mini % bins for mini, owner in enumerate(state.owners)]
+        state = replace(state, moving=tuple(item for item in state.moving if item.move.target < bins))
         known = {item.move.mini for item in state.moving}
         moves = [
             Move(mini, owners[mini], target, 1, "chance")

@@ -141,6 +141,12 @@ class KeyedDecision:
     ends_round: bool = False
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        named = {*self.owners, *(bin_ for split in self.splits for bin_ in split.bins)}
+        # Nobody would work on the rows of such a mini-partition, and nobody would miss them.
+        if lost := sorted(bin_ for bin_ in named if not 0 <= bin_ < self.bins):
+            raise ValueError(f"mini-partitions are given to bins {lost}; there are {self.bins}, from 0 on")
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""
         return asdict(self)
