@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,7 +221,7 @@ class Journal:
         self._path, self._lock = home / "journal.jsonl", threading.Lock()
 
     def note(self, what: str, **facts: Any) -> None:
-        line = json.dumps({"what": what, **facts}).encode() + b"\n"
+        line = json.dumps({"what": what, "at_s": round(time.time(), 2), **facts}).encode() + b"\n"
         with self._lock, self._path.open("ab") as file:
             file.write(line)
 
