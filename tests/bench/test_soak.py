@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench.soak import GUESTS, edits, pipeline_text
+from headrace.bench.soak import GUESTS, edits, pipeline_text, read_samples, write_samples
 from headrace.bench.soak_judge import Series, judge
-from headrace.bench.soak_look import folder_size, last_epoch
+from headrace.bench.soak_look import Sample, folder_size, last_epoch
 from headrace.language import load_pipeline
 
 SERIES = Series("m", "a measure", slack=10.0)
@@ -37,7 +37,7 @@ def test_a_series_is_flat_if_a_day_of_its_slope_is_less_than_half_its_level(valu
 def test_edits_add_drop_and_change_and_keep_to_their_bounds() -> None:
     made = list(islice(edits(1), 200))
     assert {said.split()[0] for said, _ in made} == {"add", "drop", "change"}
-    assert all(len(guests) <= GUESTS.stop for _, guests in made)
+    assert all(GUESTS.start <= len(guests) <= GUESTS.stop for _, guests in made[GUESTS.start :])
     assert made == list(islice(edits(1), 200))
 
 
@@ -55,3 +55,11 @@ def test_files_and_epochs_are_counted_as_they_come_and_go(tmp_path: Path) -> Non
         (tmp_path / "manifests" / name).write_text("12345")
     assert last_epoch(tmp_path) == 12
     assert folder_size(tmp_path) == (3, 15)
+
+
+def test_samples_survive_their_file(tmp_path: Path) -> None:
+    samples = [
+        Sample(10.5, 3, 0.9, 2, 100.0, 900.0, 80.0, 150.0, 90.0, 700.0, 6, 12, 300, 10, 200, 90, 1.5, 0.1, 40, 2.5)
+    ]
+    write_samples(samples, tmp_path / "samples.csv")
+    assert read_samples(tmp_path / "samples.csv") == samples

@@ -21,8 +21,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,7 @@ from headrace.bench.soak_judge import SERIES, Verdict, judge_all
 from headrace.bench.soak_look import LiveHeap, Sample, last_epoch, look
 from headrace.errors import EngineError
 
-__all__ = ["Guest", "edits", "main", "pipeline_text"]
+__all__ = ["Guest", "edits", "main", "pipeline_text", "read_samples", "write_samples"]
 
 START_US = 1_704_067_200_000_000
 ROWS = {"trades": 400, "quotes": 200}
@@ -48,7 +49,8 @@ SAMPLE_EVERY_S = 10.0
 EDIT_EVERY_S = 15.0
 # A full collection every so often shows how much of the heap is in use.
 COLLECT_EVERY_S = 120.0
-GUESTS = range(2, 8)
+# State follows the number of guests: it stays about the same, or the soak would judge its own edits.
+GUESTS = range(4, 6)
 
 RESIDENTS = {
     "by_key": "SELECT k, SUM(v) AS v, COUNT(*) AS n FROM trades GROUP BY window(ts, '30 seconds', '10 seconds'), k",
@@ -238,6 +240,15 @@ def write_samples(samples: list[Sample], file: Path) -> None:
         writer.writerows([getattr(sample, name) for name in Sample.__slots__] for sample in samples)
 
 
+def read_samples(file: Path) -> list[Sample]:
+    """What another soak has seen, or this one before it was ended."""
+    with file.open(newline="") as text:
+        rows = list(csv.DictReader(text))
+    whole = {field.name for field in fields(Sample) if field.type == "int"}
+    values: list[dict[str, Any]] = [{k: int(v) if k in whole else float(v) for k, v in row.items()} for row in rows]
+    return [Sample(**each) for each in values]
+
+
 def report(soak: Soak, folder: Path, picture: Path | None, shared: bool) -> list[Verdict]:
     """Writes what was seen as a table and a picture, and says what is flat."""
     write_samples(soak.samples, folder / "samples.csv")
@@ -263,8 +274,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, default=Path("build/soak"), help="what is there is removed")
     parser.add_argument("--picture", type=Path, help="where to draw what was seen, such as docs/soak.png")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--samples", type=Path, help="judge and draw the samples.csv of another soak, and run nothing")
     parser.add_argument("--shared", action="store_true", help="note that the machine had other work")
     given = parser.parse_args(arguments)
+    if given.samples is not None:
+        return _again(read_samples(given.samples), given.picture)
     home = given.home.absolute()
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -274,6 +288,19 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         verdicts = report(soak, home, given.picture, given.shared) if len(soak.samples) > 3 else []
     print(f"{soak.samples[-1].epoch + 1} epochs, {soak.edited} edits, {len(SERIES)} series")
+    return _tell(verdicts)
+
+
+def _again(samples: list[Sample], picture: Path | None) -> int:
+    verdicts = judge_all(samples)
+    if picture is not None:
+        from headrace.bench.soak_draw import draw_soak
+
+        draw_soak(samples, verdicts, picture)
+    return _tell(verdicts)
+
+
+def _tell(verdicts: list[Verdict]) -> int:
     for verdict in verdicts:
         print(verdict)
     return 0 if verdicts and all(verdict.flat for verdict in verdicts) else 1

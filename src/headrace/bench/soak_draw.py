@@ -11,7 +11,11 @@ from headrace.bench.soak_look import Sample
 __all__ = ["draw_soak"]
 
 # Drawn, and not judged: they grow with what is read and answered, by nature.
-_APART = (("queries", "guests"), ("sink_files", "sinks, files"), ("source_log_mb", "Spark's list of files read, MB"))
+_APART = (
+    ("code_mb", "JVM's compiled code, MB"),
+    ("sink_files", "sinks, files"),
+    ("source_log_mb", "Spark's list of files read, MB"),
+)
 
 
 def draw_soak(samples: Sequence[Sample], verdicts: Sequence[Verdict], path: Path) -> None:

@@ -32,6 +32,7 @@ class Sample:
     jvm_mb: float
     heap_mb: float  # of the JVM's heap in use after a full collection
     metaspace_mb: float
+    code_mb: float  # of compiled code; the JVM's own bound on it is 240 MB
     workers_mb: float
     workers: int
     driver_fds: int
@@ -51,7 +52,7 @@ class LiveHeap:
     def __init__(self, engine: int, every_s: float) -> None:
         self._engine, self._every_s, self._asked_s = engine, every_s, -math.inf
         self._tool = shutil.which("jcmd")
-        self.heap_mb = self.metaspace_mb = math.nan
+        self.heap_mb = self.metaspace_mb = self.code_mb = math.nan
 
     def see(self, jvm: int) -> None:
         """Collects and looks, if it is time again."""
@@ -66,6 +67,9 @@ class LiveHeap:
         meta = re.search(r"Metaspace +used (\d+)K", text)
         if meta:
             self.metaspace_mb = int(meta[1]) * 1024 / _MB
+        code = [int(kilobytes) for kilobytes in re.findall(r"\bused=(\d+)Kb", self._ask(jvm, "Compiler.codecache"))]
+        if code:
+            self.code_mb = sum(code) * 1024 / _MB
 
     def _ask(self, jvm: int, what: str) -> str:
         assert self._tool is not None
@@ -94,6 +98,7 @@ def look(engine: int, home: Path, at_s: float, queries: int, heap: LiveHeap) -> 
         _resident_mb(jvms),
         heap.heap_mb,
         heap.metaspace_mb,
+        heap.code_mb,
         _resident_mb(workers),
         len(workers),
         _descriptors([engine]),
