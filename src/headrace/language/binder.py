@@ -9,7 +9,6 @@ from sqlglot import exp
 from headrace.errors import Problem, SpecError
 from headrace.language.aggregates import is_aggregate
 from headrace.language.brackets import RowsClause
-from headrace.language.clauses import check_clauses
 from headrace.language.from_clause import FromBinder, Source
 from headrace.language.joined import bind_joined
 from headrace.language.reading import read_query
@@ -78,7 +77,6 @@ def _bind(report: Report, streams: Mapping[str, Stream], step: StepFunction | No
         raise Fault(
             f"a query is one SELECT, not {tree.key.upper()}", tree, "write SELECT ... FROM stream [WINDOW 10 min]"
         )
-    check_clauses(tree)
     binder = FromBinder(streams, read.clauses, report)
     source = binder.bind(tree)
     for start in sorted(binder.unclaimed):

@@ -197,7 +197,7 @@ def _is(node: exp.Expr, env: Env) -> DataType:
 
 
 def _in(node: exp.Expr, env: Env) -> DataType:
-    if node.args.get("query") is not None or node.args.get("unnest") is not None:
+    if node.args.get("query") is not None:
         raise Fault("IN (SELECT ...) is not accepted", node, "join the stream with [RANGE ..] instead")
     found = infer(node.this, env)
     for item in node.expressions:
@@ -206,8 +206,6 @@ def _in(node: exp.Expr, env: Env) -> DataType:
 
 
 def _between(node: exp.Expr, env: Env) -> DataType:
-    if node.args.get("symmetric"):
-        raise Fault("BETWEEN SYMMETRIC is not accepted", node, "write BETWEEN least(a, b) AND greatest(a, b)")
     found = infer(node.this, env)
     for bound in (node.args["low"], node.args["high"]):
         _compare(found, infer(bound, env), bound)
@@ -253,8 +251,6 @@ def _join_types(a: DataType, b: DataType, at: exp.Expr) -> DataType:
 
 def _cast(node: exp.Expr, env: Env) -> DataType:
     infer(node.this, env)
-    if node.args.get("format") is not None or node.args.get("default") is not None:
-        raise Fault("CAST with FORMAT or DEFAULT is not accepted", node, "use to_timestamp(x, format)")
     try:
         return parse_type(node.args["to"].sql("spark"))
     except ValueError as exc:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.language.clauses import check_clauses
+from headrace.language.clauses import refuse_clauses
 from headrace.language.columns import Columns
 from headrace.language.emit import emit
 from headrace.language.from_clause import Source, bind_condition
@@ -20,7 +20,7 @@ __all__ = ["bind_joined"]
 
 def bind_joined(select: exp.Select, source: Source, report: Report) -> tuple[Operator, Finish]:
     """Operator and finish of a join without aggregates; notes problems, raises Fault."""
-    check_clauses(select, ("order", "limit", "distinct", "having"), "the results of a join never end")
+    refuse_clauses(select, ("order", "limit", "distinct", "having"), "the results of a join never end")
     scope = Scope(source.relation.columns)
     columns = Columns(scope)
     where = None

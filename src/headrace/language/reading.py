@@ -15,6 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from headrace.language.brackets import Clause, cut_brackets
+from headrace.language.grammar import check_tree
 from headrace.language.report import Fault, Report
 from headrace.language.words import words
 
@@ -192,7 +193,9 @@ def _parse(tokens: Sequence[Token], sql: str) -> exp.Expr:
         raise Fault(f"the text cannot be read as SQL: {_first_line(exc)[:160]}") from exc
     if len(trees) != 1 or trees[0] is None:
         raise Fault("the text is not one SELECT", hint=_ONE_SELECT)
-    return _named_calls(trees[0])
+    tree = _named_calls(trees[0])
+    check_tree(tree)
+    return tree
 
 
 def _offset(sql: str, tokens: Sequence[Token], line: int | None, column: int | None) -> int | None:

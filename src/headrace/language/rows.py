@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from headrace.language.aggregates import is_aggregate
 from headrace.language.brackets import RowsClause
-from headrace.language.clauses import check_clauses
+from headrace.language.clauses import refuse_clauses
 from headrace.language.columns import Columns
 from headrace.language.emit import emit
 from headrace.language.from_clause import Source, bind_condition
@@ -36,7 +36,7 @@ def bind_rows(
         )
     if step is not None and source.window.rows is not None:
         raise Fault("a function keeps what it likes of its rows", select.args["from_"], "leave ROWS out")
-    check_clauses(
+    refuse_clauses(
         select,
         ("group", "having", "order", "limit", "distinct"),
         "a row window answers on every row" if step is None else "a function's results are what it returns",

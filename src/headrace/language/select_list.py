@@ -36,8 +36,6 @@ def select_items(select: exp.Select, scope: Scope, stars: bool = True) -> list[S
             continue
         if not stars:
             raise Fault("SELECT * in an aggregate has no meaning", item, "name the keys and aggregates you want")
-        if any(item.args.get(key) for key in ("except_", "replace", "rename", "except")):
-            raise Fault("* EXCEPT is not accepted", item, "name the columns")
         found.extend(_unfolded(item, scope))
     return found
 

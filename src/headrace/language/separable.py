@@ -52,7 +52,7 @@ def separable(
 
 def _simple(part: exp.Expr) -> list[exp.Expr]:
     """A comparison as it is, BETWEEN as two; nothing for any other condition."""
-    if isinstance(part, exp.Between) and not part.args.get("symmetric"):
+    if isinstance(part, exp.Between):
         low, high = part.args["low"], part.args["high"]
         return [exp.GTE(this=part.this, expression=low), exp.LTE(this=part.this, expression=high)]
     return [part] if type(part) in _OPERATORS else []

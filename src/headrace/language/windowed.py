@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from headrace.language.aggregates import is_aggregate
 from headrace.language.brackets import read_span, time_window
-from headrace.language.clauses import check_clauses
 from headrace.language.columns import Columns
 from headrace.language.emit import emit
 from headrace.language.from_clause import Source, bind_condition
@@ -117,7 +116,6 @@ class _Windowed:
         return self.columns.column(bound).name if isinstance(relation, JoinRelation) else None
 
     def bind(self) -> tuple[WindowAggregate, Finish]:
-        check_clauses(self.select)
         where = None
         with self.report.catching():
             where = bind_condition(self.select.args.get("where"), Scope(self.scope.columns), "WHERE")
@@ -155,13 +153,6 @@ class _Windowed:
             for node in plain if grouped else ():
                 self._add_key(node)
             return distinct and not grouped
-        for name in ("rollup", "cube", "grouping_sets", "totals"):
-            if group.args.get(name):
-                raise Fault(
-                    f"{name.upper().replace('_', ' ')} groups at several levels at once",
-                    group,
-                    "write one query per level",
-                )
         if group.args.get("all"):
             for node in plain:
                 self._add_key(node)
@@ -182,7 +173,7 @@ class _Windowed:
                 )
             found = bound[place - 1]
             return found.copy() if found is not None else exp.Null()
-        if isinstance(node, exp.Tuple) or type(node).__name__ in ("Cube", "Rollup", "GroupingSets"):
+        if isinstance(node, exp.Tuple):
             raise Fault("GROUP BY takes plain expressions", node, "write one query per level of grouping")
         return bind_names(node, scope)
 
