@@ -137,7 +137,12 @@ def _types(rows: DataFrame, sqls: Sequence[str], query: Query) -> list[DataType]
             except Exception as exc:
                 raise SpecError(Problem(f"Spark refuses '{sql}': {_complaint(exc)}", query=query.name)) from exc
         raise
-    return [] if schema is None else [parse_type(field.dataType.simpleString()) for field in schema.fields]
+    types = [] if schema is None else [parse_type(field.dataType.simpleString()) for field in schema.fields]
+    for sql, type_ in zip(sqls, types, strict=True):
+        if type_.is_void:
+            problem = f"'{sql}' is always NULL and has no type of its own"
+            raise SpecError(Problem(problem, query=query.name, hint="give it one, such as CAST(NULL AS STRING)"))
+    return types
 
 
 def _complaint(exc: Exception) -> str:

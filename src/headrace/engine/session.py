@@ -20,6 +20,8 @@ _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.runSQLOnFiles": "false",
+    # Otherwise '${env:X}' and '${system:X}' inside SQL become what the driver's environment holds.
+    "spark.sql.variable.substitute": "false",
     # Instants in Parquet as instants, whoever writes the file.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }

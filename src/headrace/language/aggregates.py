@@ -88,7 +88,11 @@ def _within(node: exp.WithinGroup) -> exp.Expr:
     if len(order) != 1:
         raise Fault("WITHIN GROUP orders by one expression", node)
     if order[0].args.get("desc"):
-        raise Fault("WITHIN GROUP (ORDER BY ... DESC) is not accepted", node, "use 1 - p with ascending order")
+        raise Fault(
+            "WITHIN GROUP (ORDER BY ... DESC) is not accepted",
+            node,
+            "of numbers, write - percentile_disc(p) WITHIN GROUP (ORDER BY - x)",
+        )
     found = order[0].this
     assert isinstance(found, exp.Expr)
     return found
@@ -98,7 +102,11 @@ def _arguments(call: exp.Anonymous, name: str) -> tuple[list[exp.Expr], bool]:
     arguments, distinct = list(call.expressions), False
     if arguments and isinstance(arguments[0], exp.Distinct):
         if name == "count" and len(arguments[0].expressions) > 1:
-            raise Fault("COUNT(DISTINCT a, b) is not accepted", call, "write COUNT(DISTINCT concat_ws('|', a, b))")
+            raise Fault(
+                "COUNT(DISTINCT a, b) is not accepted",
+                call,
+                "write COUNT(DISTINCT concat(length(a), ':', a, b))",
+            )
         arguments, distinct = [*arguments[0].expressions, *arguments[1:]], True
         if _NAMES[name] not in _DISTINCT:
             raise Fault(f"{name} does not take DISTINCT", call, "DISTINCT goes with COUNT, SUM and AVG")

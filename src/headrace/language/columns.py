@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
-from headrace.language.aggregates import aggregate_type, read_aggregate
+from headrace.language.aggregates import AggregateCall, aggregate_type, read_aggregate
 from headrace.language.infer import infer
 from headrace.language.names import Scope
 from headrace.language.relation import Take
@@ -12,7 +14,7 @@ from headrace.language.report import Fault
 from headrace.language.spark_text import Key, leaf, spark_text
 from headrace.model import Aggregate, DataType, Kind
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "refuse_void"]
 
 
 class Columns:
@@ -43,6 +45,7 @@ class Columns:
         if text not in self._takes:
             name = f"c{len(self._takes)}"
             take = Take(name, node.copy(), infer(node, self._scope.columns))
+            refuse_void(take.type, node)
             self._takes[text] = take
             self._types["", name] = take.type
         return leaf("", self._takes[text].name)
@@ -52,9 +55,11 @@ class Columns:
         call = read_aggregate(node)
         if call.filter is not None:
             found = infer(call.filter, self._scope.columns)
-            if found.kind not in (Kind.BOOLEAN, Kind.UNKNOWN, Kind.NULL):
+            if found.kind not in (Kind.BOOLEAN, Kind.UNKNOWN):
                 raise Fault(f"FILTER needs a condition, not {found}", call.filter, "compare the value with something")
         argument = None if call.argument is None else infer(call.argument, self._scope.columns)
+        if argument is not None and argument.kind is Kind.NULL:
+            call, argument = _with_type(call, node)
         type_ = aggregate_type(call, argument, node)
         argument_name = None if call.argument is None else self.column(call.argument).name
         filter_name = None if call.filter is None else self.column(call.filter).name
@@ -66,3 +71,17 @@ class Columns:
             )
             self._types["", name] = type_
         return leaf("", self._aggregates[key].name)
+
+
+def refuse_void(type_: DataType, at: exp.Expr) -> None:
+    """Raise Fault for an expression that is NULL whatever the rows are: no sink has a column for its type."""
+    if type_.is_void:
+        raise Fault("this is always NULL and has no type of its own", at, "give it one, such as CAST(NULL AS STRING)")
+
+
+def _with_type(call: AggregateCall, at: exp.Expr) -> tuple[AggregateCall, DataType]:
+    """An aggregate of NULL over the type that Spark gives it; raises Fault where Spark gives none."""
+    if not call.of_condition and call.function in ("min", "max", "approx_top_k"):
+        refuse_void(DataType(Kind.NULL), at)
+    type_ = DataType(Kind.BOOLEAN if call.of_condition else Kind.DOUBLE)
+    return replace(call, argument=exp.cast(exp.Null(), str(type_))), type_

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from sqlglot import exp
 
+from headrace.language.call_options import check_options
+from headrace.language.clock_texts import check_clock_texts
+from headrace.language.costs import check_costs
 from headrace.language.functions import FUNCTIONS
 from headrace.language.report import Fault
-from headrace.language.spark_text import spark_text
+from headrace.language.spark_text import Key, spark_text
+from headrace.model import DataType
 
 __all__ = ["emit"]
 
@@ -28,15 +33,19 @@ _HEX = re.compile(r"[0-9A-Fa-f]*\Z")
 _NUMBER = re.compile(r"[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?\Z")
 
 
-def emit(node: exp.Expr) -> str:
-    """Spark SQL of a finished expression; raises Fault for any node that is not on the list.
+def emit(node: exp.Expr, env: Mapping[Key, DataType]) -> str:
+    """Spark SQL of a finished expression over columns of known types; raises Fault for what Spark must not get.
 
-    >>> emit(exp.Anonymous(this="upper", expressions=[exp.column("c0")]))
+    >>> from headrace.model import Kind
+    >>> emit(exp.Anonymous(this="upper", expressions=[exp.column("c0")]), {("", "c0"): DataType(Kind.STRING)})
     'UPPER(c0)'
     """
     for part in node.walk():
         if type(part) not in _NODES or not _is_harmless(part):
             raise Fault(f"{part.key.upper()} is not accepted in a query", part, "write it with functions of Spark SQL")
+    check_options(node)
+    check_clock_texts(node, env)
+    check_costs(node, env)
     return spark_text(node)
 
 
@@ -55,8 +64,4 @@ def _is_harmless(part: exp.Expr) -> bool:
             return isinstance(part.this, exp.Var)
         case exp.Interval():
             return part.args.get("unit") is None or isinstance(part.args["unit"], (exp.Var, exp.IntervalSpan))
-        case exp.In():
-            return part.args.get("field") is None
-        case exp.Trim():
-            return part.args.get("collation") is None
     return True

@@ -254,7 +254,7 @@ def bind_condition(clause: exp.Expr | None, scope: Scope, what: str) -> exp.Expr
         return None
     node = bind_names(clause.this if isinstance(clause, exp.Where) else clause, scope)
     found = infer(node, scope.columns)
-    if found.kind not in (Kind.BOOLEAN, Kind.UNKNOWN, Kind.NULL):
+    if found.kind not in (Kind.BOOLEAN, Kind.UNKNOWN):
         raise Fault(f"{what} needs a condition, not {found}", clause, "compare the value with something")
     return node
 

@@ -58,7 +58,7 @@ _BY_RULE = {
         mask/1-5 md5/1 monthname/1 overlay/3-4 parse_url/2-3 printf/1- quote/1 regexp_extract/2-3 regexp_replace/3-4
         regexp_substr/2 repeat/2 replace/2-3 right/2 rpad/2-3 rtrim/1-2 schema_of_json/1-2 sha/1 sha1/1 sha2/2
         soundex/1 space/1 split_part/3 string/1 substr/2-3 substring/2-3 substring_index/3 to_char/2 to_csv/1-2
-        to_json/1-2 to_varchar/2 translate/3 trim/1-2 typeof/1 ucase/1 upper/1 url_decode/1 url_encode/1
+        to_json/1-2 to_varchar/2 translate/3 trim/1-2 ucase/1 upper/1 url_decode/1 url_encode/1
         try_url_decode/1 make_valid_utf8/1 validate_utf8/1 try_validate_utf8/1
     """,
     "BINARY": """

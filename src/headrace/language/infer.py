@@ -166,9 +166,9 @@ def _compare(a: DataType, b: DataType, at: exp.Expr) -> None:
         raise Fault("maps cannot be compared", at, "compare their keys or values")
 
 
-def _boolean_operand(node: exp.Expr, env: Env, what: str) -> None:
+def _boolean_operand(node: exp.Expr, env: Env, what: str, null: bool = True) -> None:
     found = infer(node, env)
-    if found.kind not in (Kind.BOOLEAN, Kind.NULL, Kind.UNKNOWN):
+    if found.kind not in (Kind.BOOLEAN, Kind.UNKNOWN) and not (null and found.kind is Kind.NULL):
         raise Fault(f"{what} needs a condition, not {found}", node, "compare the value with something")
 
 
@@ -234,7 +234,7 @@ def _case(node: exp.Expr, env: Env) -> DataType:
     result = DataType(Kind.NULL)
     for branch in node.args["ifs"]:
         if subject is None:
-            _boolean_operand(branch.this, env, "WHEN")
+            _boolean_operand(branch.this, env, "WHEN", null=False)
         else:
             _compare(subject, infer(branch.this, env), branch.this)
         result = _join_types(result, infer(branch.args["true"], env), branch)

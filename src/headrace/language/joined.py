@@ -31,7 +31,7 @@ def bind_joined(select: exp.Select, source: Source, report: Report) -> tuple[Ope
     for item in items:
         with report.catching():
             column = columns.column(bind_names(item.node, scope))
-            outputs.append(Output(item.name, emit(column), columns.types["", column.name]))
+            outputs.append(Output(item.name, emit(column, columns.types), columns.types["", column.name]))
     check_names(items, report)
     report.stop_if_wrong()
     return lower(source.relation, columns.takes, where), Finish(tuple(outputs))

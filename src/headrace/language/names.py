@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -12,7 +12,7 @@ from headrace.language.aggregates import is_aggregate
 from headrace.language.denied import DENIED
 from headrace.language.refusals import refusal
 from headrace.language.report import Fault
-from headrace.language.spark_text import Key, key_of, leaf, quoted, wrapped
+from headrace.language.spark_text import Key, key_of, leaf, quoted, spark_text, wrapped
 from headrace.language.suggest import nearest
 from headrace.language.words import words
 from headrace.model import DataType
@@ -33,13 +33,15 @@ class Scope:
     """What names mean at one place.
 
     `columns` are those of the FROM clause; `specials` exist only beside a window (window, window_start); `aliases` are
-    the SELECT list's, which come first in HAVING and ORDER BY and last in GROUP BY.
+    the SELECT list's, which come first in HAVING and ORDER BY and last in GROUP BY. In HAVING, `grouped` comes before
+    them: an expression that is a group key, by its text over the FROM clause, is that key whatever aliases say.
     """
 
     columns: Mapping[Key, DataType]
     specials: Mapping[str, exp.Expr] = field(default_factory=dict)
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
     aliases_first: bool = False
+    grouped: Collection[str] = ()
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -114,6 +116,9 @@ def bind_names(node: exp.Expr, scope: Scope) -> exp.Expr:
 
 
 def _bind(node: exp.Expr, scope: Scope) -> exp.Expr:
+    key = _group_key(node, scope) if scope.grouped else None
+    if key is not None:
+        return key
     if isinstance(node, exp.Column):
         return _bind_column(node, scope)
     refused = refusal(node)
@@ -132,6 +137,15 @@ def _bind(node: exp.Expr, scope: Scope) -> exp.Expr:
         elif isinstance(value, list):
             node.set(name, [_bind(item, inner) if isinstance(item, exp.Expr) else item for item in value])
     return _in_parentheses(node)
+
+
+def _group_key(node: exp.Expr, scope: Scope) -> exp.Expr | None:
+    """The expression bound over the FROM clause, if it is a group key there."""
+    try:
+        bound = _bind(node.copy(), Scope(scope.columns, scope.specials))
+    except Fault:
+        return None
+    return bound if spark_text(bound.unnest()) in scope.grouped else None
 
 
 def _check_variables(node: exp.Lambda, scope: Scope) -> None:

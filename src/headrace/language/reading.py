@@ -69,6 +69,9 @@ def _bounds(sql: str) -> None:
         raise Fault("the query is empty", hint=f"{_ONE_SELECT}, such as SELECT COUNT(*) FROM s [WINDOW 1 min]")
     if len(sql) > MOST_CHARACTERS:
         raise Fault(f"the query has {len(sql)} characters; the most is {MOST_CHARACTERS}", hint="split it")
+    place = sql.find("${")
+    if place >= 0:
+        raise Fault("${ in a query could read settings and the environment", place, "write the value itself")
     odd = next(
         (i for i, char in enumerate(sql) if (char < " " and char not in "\t\n\r\f") or "\ud800" <= char <= "\udfff"),
         None,

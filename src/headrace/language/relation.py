@@ -160,19 +160,21 @@ def lower(relation: Relation, takes: Sequence[Take], where: exp.Expr | None = No
             return _join(relation, takes, where)
 
 
-def _named(name: str, node: exp.Expr, type_: DataType) -> NamedExpression:
+def _named(name: str, node: exp.Expr, type_: DataType, env: Mapping[Key, DataType]) -> NamedExpression:
     tables = {table.lower() for table, _ in leaves(node)}
     hidden = [v for inner in node.find_all(exp.Lambda) for v in inner.expressions if v.name.lower() in tables]
     if hidden:
         raise Fault(f"the variable '{hidden[0].name}' hides a stream", hidden[0], "give it another name")
     reads = tuple(".".join(part for part in key if part) for key in leaves(node))
-    return NamedExpression(name, emit(node), type_, reads)
+    return NamedExpression(name, emit(node, env), type_, reads)
 
 
 def _scan(stream: Stream, takes: Sequence[Take], where: exp.Expr | None) -> Scan:
     time = {(stream.name, HIDDEN_TIME): leaf(stream.name, stream.time)}
-    columns = tuple(_named(take.name, substitute(take.node, time), take.type) for take in takes)
-    return Scan(stream.name, columns, None if where is None else _named("where", substitute(where, time), BOOLEAN))
+    env = StreamRelation(stream).columns
+    columns = tuple(_named(take.name, substitute(take.node, time), take.type, env) for take in takes)
+    condition = None if where is None else _named("where", substitute(where, time), BOOLEAN, env)
+    return Scan(stream.name, columns, condition)
 
 
 def _join(relation: JoinRelation, takes: Sequence[Take], where: exp.Expr | None) -> Join:
@@ -194,19 +196,21 @@ def _join(relation: JoinRelation, takes: Sequence[Take], where: exp.Expr | None)
         relation.right, relation.right_us, used, all_of(pushed[1]), relation.left, [c.right for c in found]
     )
     names = {**left_names, **right_names}
+    types = relation.columns
+    env = {key_of(name): types[key] for key, name in names.items() if isinstance(name, exp.Column)}
     remaining = all_of(others)
     return Join(
         left=left,
         right=right,
         how=relation.how,
-        on=_named("on", substitute(condition, names), BOOLEAN),
-        equalities=tuple(_equalities(on, relation, names)),
-        columns=tuple(_named(take.name, substitute(take.node, names), take.type) for take in takes),
-        where=None if rest is None else _named("where", substitute(rest, names), BOOLEAN),
+        on=_named("on", substitute(condition, names), BOOLEAN, env),
+        equalities=tuple(_equalities(on, relation, names, env)),
+        columns=tuple(_named(take.name, substitute(take.node, names), take.type, env) for take in takes),
+        where=None if rest is None else _named("where", substitute(rest, names), BOOLEAN, env),
         comparisons=tuple(
             Comparison(a, c.operator, b, c.type) for a, b, c in zip(compared_left, compared_right, found, strict=True)
         ),
-        rest=None if remaining is None else _named("rest", substitute(remaining, names), BOOLEAN),
+        rest=None if remaining is None else _named("rest", substitute(remaining, names), BOOLEAN, env),
     )
 
 
@@ -263,7 +267,7 @@ def _fresh(name: str, taken: Sequence[str]) -> str:
 
 
 def _equalities(
-    parts: Sequence[exp.Expr], relation: JoinRelation, names: Mapping[Key, exp.Expr]
+    parts: Sequence[exp.Expr], relation: JoinRelation, names: Mapping[Key, exp.Expr], env: Mapping[Key, DataType]
 ) -> list[tuple[str, str]]:
     """Conditions `left expression = right expression`."""
     left, right = set(relation.left.columns), set(relation.right.columns)
@@ -272,7 +276,7 @@ def _equalities(
         if not isinstance(part, exp.EQ):
             continue
         a, b = set(leaves(part.this)), set(leaves(part.expression))
-        sides = [emit(substitute(side, names)) for side in (part.this, part.expression)]
+        sides = [emit(substitute(side, names), env) for side in (part.this, part.expression)]
         if a and b and a <= left and b <= right:
             found.append((sides[0], sides[1]))
         elif a and b and a <= right and b <= left:

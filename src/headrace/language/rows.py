@@ -63,7 +63,7 @@ def bind_rows(
             node = bind_names(item.node, scope)
             plain = step is not None and not any(is_aggregate(part) for part in node.walk())
             bound = columns.column(node) if plain else _rewrite(node, columns)
-            outputs.append(Output(item.name, emit(bound), infer(bound, columns.types)))
+            outputs.append(Output(item.name, emit(bound, columns.types), infer(bound, columns.types)))
     check_names(items, report)
     report.stop_if_wrong()
     if step is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
 from headrace.language.aggregates import is_aggregate
 from headrace.language.brackets import read_span, time_window
-from headrace.language.columns import Columns
+from headrace.language.columns import Columns, refuse_void
 from headrace.language.emit import emit
 from headrace.language.from_clause import Source, bind_condition
 from headrace.language.infer import infer
@@ -213,7 +214,7 @@ class _Windowed:
         type_ = infer(rewritten, self.columns.types)
         if check is not None:
             check(type_)
-        return emit(rewritten), type_
+        return emit(rewritten, self.columns.types), type_
 
     def _finish(
         self, items: list[SelectItem], bound: list[exp.Expr | None], aliases: dict[str, exp.Expr], distinct: bool
@@ -222,14 +223,18 @@ class _Windowed:
         for item, node in zip(items, bound, strict=True):
             if node is not None:
                 with self.report.catching():
-                    outputs.append(Output(item.name, *self._final(node)))
+                    text, type_ = self._final(node)
+                    refuse_void(type_, node)
+                    outputs.append(Output(item.name, text, type_))
         check_names(items, self.report)
         scope = Scope(self.scope.columns, self.scope.specials, aliases, aliases_first=True)
         having: str | None = None
         if self.select.args.get("having") is not None:
             with self.report.catching():
-                having = self._having(scope)
+                having = self._having(replace(scope, grouped=self.keys.keys()))
         order = self._order(scope, outputs)
+        if distinct and not self.report.problems:
+            self._check_distinct_order(order, outputs)
         limit: int | None = None
         with self.report.catching():
             limit = read_limit(self.select)
@@ -246,7 +251,9 @@ class _Windowed:
             if type_.kind not in (Kind.BOOLEAN, Kind.UNKNOWN, Kind.NULL):
                 raise Fault(f"HAVING needs a condition, not {type_}", clause, "compare the value with something")
 
-        return self._final(bind_names(clause.this, scope), condition)[0]
+        text, type_ = self._final(bind_names(clause.this, scope), condition)
+        # HAVING NULL keeps no row; Spark's filters want it to have a type.
+        return "CAST(NULL AS BOOLEAN)" if type_.kind is Kind.NULL else text
 
     def _order(self, scope: Scope, outputs: list[Output]) -> tuple[OrderKey, ...]:
         clause = self.select.args.get("order")
@@ -257,6 +264,15 @@ class _Windowed:
                 descending = bool(term.args.get("desc"))
                 keys.append(OrderKey(sql, descending, bool(term.args.get("nulls_first", not descending))))
         return tuple(keys)
+
+    def _check_distinct_order(self, order: tuple[OrderKey, ...], outputs: list[Output]) -> None:
+        """DISTINCT leaves nothing to order by but its own columns."""
+        texts = {output.sql for output in outputs}
+        for term, key in zip(self.select.args["order"].expressions if order else (), order, strict=True):
+            if key.sql not in texts:
+                self.report.add(
+                    "SELECT DISTINCT is ordered by its own columns only", term, "add the expression to the SELECT list"
+                )
 
     def _order_text(self, node: exp.Expr, scope: Scope, outputs: list[Output]) -> str:
         if isinstance(node, exp.Literal) and not node.is_string:

@@ -74,6 +74,11 @@ class DataType:
         return self.kind in _NESTED
 
     @property
+    def is_void(self) -> bool:
+        """Whether it is the type of NULL alone, or holds it: no sink has a column for that."""
+        return self.kind is Kind.NULL or any(field.type.is_void for field in self.fields)
+
+    @property
     def is_known(self) -> bool:
         return self.kind is not Kind.UNKNOWN
 

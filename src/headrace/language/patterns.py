@@ -1,0 +1,160 @@
+"""Patterns that a text can keep a matcher busy with: refused before a row meets them.
+
+Java's matcher tries every way to split a text among the parts of a pattern. A repetition of a repetition has
+exponentially many ways, and each repetition that follows another over the same letters multiplies them by the length.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+__all__ = ["like_trouble", "regex_trouble"]
+
+# A pattern of more than a thousand characters was generated.
+MOST_CHARACTERS = 1000
+# Repetitions in a row over the same letters: each one more multiplies the tries by the length of the text.
+MOST_IN_A_ROW = 3
+# x{1000} is unrolled; more of it is a way to fill memory.
+MOST_COUNTED = 1000
+# Ways to take one text that a counted repetition may have: (?:\d{1,3}\.){3} has 27.
+MOST_WAYS = 1000
+# `%` between letters, each of which multiplies the tries by the length of the text.
+MOST_WILDCARDS = 4
+
+_ESCAPED_SETS = {"d": "0123456789", "w": None, "s": " \t\n"}
+_REPEATS = ("*", "+", "?", "{")
+_HEAD = re.compile(r"\((?:\?(?:<?[=!]|[:>]|<\w+>|(?P<flags>[a-zA-Z-]*)[:)]?))?")
+_COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}")
+
+
+def like_trouble(pattern: str) -> str | None:
+    """Why a LIKE pattern is refused, if it is.
+
+    >>> like_trouble("%error%"), like_trouble("%a%b%c%d%e%f%")
+    (None, 'a LIKE pattern with 5 % between letters is tried in very many ways')
+    """
+    if len(pattern) > MOST_CHARACTERS:
+        return f"a pattern of {len(pattern)} characters; the most is {MOST_CHARACTERS}"
+    inner = re.sub(r"%+", "%", pattern).strip("%").count("%")
+    return (
+        f"a LIKE pattern with {inner} % between letters is tried in very many ways" if inner > MOST_WILDCARDS else None
+    )
+
+
+def regex_trouble(pattern: str) -> str | None:
+    r"""Why a regular expression is refused, if it is.
+
+    >>> regex_trouble(r"^(\d+)\.(\d+)\.(\d+)\.(\d+)$"), regex_trouble("(a+)+b")
+    (None, 'a repetition inside a repetition, or of a choice, is tried in exponentially many ways')
+    """
+    if len(pattern) > MOST_CHARACTERS:
+        return f"a pattern of {len(pattern)} characters; the most is {MOST_CHARACTERS}"
+    return _Scan(pattern).trouble()
+
+
+class _Scan:
+    """One pass over a pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.place = 0
+
+    def trouble(self) -> str | None:
+        groups: list[float] = [1]  # per open group: the ways in which it takes a given text
+        row: list[str | None] = []  # letters of the repetitions in a row; None is any letter
+        last: tuple[str | None, float] | None = None  # letters of the last part, and its ways
+        while self.place < len(self.pattern):
+            sign = self.pattern[self.place]
+            if sign == "(":
+                groups.append(1)
+                if "x" in self._group_head():
+                    return "the flag x lets a pattern hold blanks and comments"
+                last = None
+            elif sign == ")":
+                last = (None, groups.pop() if len(groups) > 1 else 1)
+                self.place += 1
+                if self.pattern[self.place : self.place + 1] not in _REPEATS:
+                    groups[-1] *= last[1]
+            elif sign == "|":
+                groups[-1] += 1
+                row, last = [], None
+                self.place += 1
+            elif sign in _REPEATS and last is not None:
+                least, most = self._repetition()
+                ways = math.inf if most is None else (most - least + 1) * (last[1] ** min(most, MOST_COUNTED))
+                if last[1] > 1 and ways > MOST_WAYS:
+                    return "a repetition inside a repetition, or of a choice, is tried in exponentially many ways"
+                if most is not None and most > MOST_COUNTED:
+                    return f"a repetition up to {most} times; the most is {MOST_COUNTED}"
+                groups[-1] *= ways
+                if ways > 1:
+                    row = [*row, last[0]] if not row or _overlap(row[-1], last[0]) else [last[0]]
+                if len(row) > MOST_IN_A_ROW:
+                    return f"{len(row)} repetitions in a row over the same letters are tried in very many ways"
+                last = None
+                # A lazy or possessive sign belongs to the repetition.
+                if self.pattern[self.place : self.place + 1] in ("?", "+"):
+                    self.place += 1
+            else:
+                found = self._part()
+                if found == "\\":
+                    return "a reference to a group is tried in very many ways"
+                # A letter that the repetition before cannot take ends the row.
+                optional = self.pattern[self.place : self.place + 1] in ("*", "?", "{")
+                if row and not optional and not _overlap(row[-1], found):
+                    row = []
+                last = (found, 1)
+        return None
+
+    def _group_head(self) -> str:
+        """Skips what opens a group; the flags it sets."""
+        head = _HEAD.match(self.pattern, self.place)
+        assert head is not None
+        self.place = head.end() - (1 if head.group("flags") is not None and head.group().endswith(")") else 0)
+        return head.group("flags") or ""
+
+    def _repetition(self) -> tuple[int, int | None]:
+        sign = self.pattern[self.place]
+        counted = _COUNTED.match(self.pattern, self.place) if sign == "{" else None
+        if counted is None:
+            self.place += 1
+            return (1 if sign == "+" else 0), (1 if sign in "?{" else None)
+        self.place = counted.end()
+        least = int(counted.group(1)[:9] or 0)
+        if not counted.group(2):
+            return least, least
+        return least, int(counted.group(3)[:9]) if counted.group(3) else None
+
+    def _part(self) -> str | None:
+        """The letters that one part may be; None is any, a backslash a reference to a group."""
+        sign = self.pattern[self.place]
+        if sign == "\\":
+            after = self.pattern[self.place + 1 : self.place + 2]
+            self.place += 2
+            if (after.isdigit() and after != "0") or after == "k":
+                return "\\"
+            return _ESCAPED_SETS.get(after, None if after.isalpha() else after)
+        if sign == "[":
+            return self._set()
+        self.place += 1
+        return None if sign in ".^$" else sign
+
+    def _set(self) -> str | None:
+        start = self.place
+        self.place += 2 if self.pattern[start + 1 : start + 2] == "^" else 1
+        if self.pattern[self.place : self.place + 1] == "]":
+            self.place += 1
+        while self.place < len(self.pattern) and self.pattern[self.place] != "]":
+            self.place += 2 if self.pattern[self.place] == "\\" else 1
+        self.place += 1
+        inside = self.pattern[start + 1 : self.place - 1]
+        try:
+            found = re.compile(f"[{inside}]")
+        except re.error:
+            return None
+        return "".join(chr(code) for code in range(128) if found.match(chr(code)))
+
+
+def _overlap(one: str | None, other: str | None) -> bool:
+    return one is None or other is None or bool(set(one) & set(other))
