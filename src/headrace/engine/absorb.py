@@ -89,8 +89,8 @@ class Projection:
 
     def bound(self, bounds: Sequence[Bounds]) -> list[str]:
         """The columns with an epoch's bounds in place."""
-        least = f"array({', '.join(f'{b.least_us}L' for b in bounds)})"
-        greatest = f"array({', '.join(f'{b.greatest_us}L' for b in bounds)})"
+        least = f"array({', '.join(f'{b.least_us:d}L' for b in bounds)})"
+        greatest = f"array({', '.join(f'{b.greatest_us:d}L' for b in bounds)})"
         return [sql.replace(_LEAST, least).replace(_GREATEST, greatest) for sql in self.select]
 
 

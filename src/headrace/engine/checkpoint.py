@@ -14,6 +14,7 @@ checkpoint/
 from __future__ import annotations
 
 import json
+import re
 import uuid
 import zlib
 from collections.abc import Mapping
@@ -151,7 +152,9 @@ class Checkpoint:
             found = json.loads(data)
             version = found["version"]
             if version == VERSION:
-                _ = found["id"], found["bins"], found["streams"]
+                if not re.fullmatch(r"\w+", found["id"]) or not isinstance(found["bins"], int) or found["bins"] < 1:
+                    raise ValueError("'id' is a word, and 'bins' a number from 1")
+                _ = found["streams"]
         except (ValueError, KeyError, TypeError) as exc:
             raise CorruptStateError(f"{self.storage.root}/headrace.json cannot be read: {exc}") from exc
         if version != VERSION:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.engine.checkpoint import Manifest, QueryState
 from headrace.engine.chunks import APART
 from headrace.engine.flows import outlives_failure
-from headrace.errors import StateError
-from headrace.language import parse_type
+from headrace.errors import CorruptStateError, StateError
+from headrace.language import is_name, is_own_text, parse_type
 from headrace.model import Column, DataType, Kind, Stream, streams_of
 from headrace.planning import (
     AnswerPlan,
@@ -32,6 +33,9 @@ from headrace.planning import (
 from headrace.policies import StreamClock, newest_end, watermark_of
 
 __all__ = ["Description", "adopt", "complete_since", "describe_workload", "plan_workload", "read_description"]
+
+# What `normal` of the planner makes of a key that is a floating-point number.
+_NORMAL = re.compile(r"CASE WHEN isnan\((.*)\) THEN (FLOAT|DOUBLE)\('NaN'\) ELSE \1 \+ \2\(0\) END", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,11 @@ def describe_workload(workload: Workload, streams: Sequence[Stream]) -> dict[str
 
 
 def read_description(value: Mapping[str, Any]) -> Description:
-    """The description in a checkpoint's workload file."""
+    """The description in a checkpoint's workload file; CorruptStateError if names in it could be taken for SQL."""
+    for name, s in value["streams"].items():
+        columns = [column for column, _ in s["columns"]]
+        if not is_name(name) or any("`" in column for column in columns) or s["time"] not in columns:
+            raise CorruptStateError(f"the checkpoint describes a stream {name!r} that no pipeline can declare")
     streams = tuple(
         Stream(
             name=name,
@@ -121,8 +129,36 @@ def plan_workload(
     flows = {name: plan for name, plan in plans.items() if isinstance(plan, FlowPlan)}
     if before is None:
         return replace(share(aggregates, streams), flows=flows)
-    known = {id_: Known(kept.synopsis, coverage[id_]) for id_, kept in before.kept.items() if id_ in coverage}
+    demanded = {d.synopsis.id for plan in aggregates.values() for d in plan.demands}
+    details = {f.detail for plan in aggregates.values() for d in plan.demands for f in d.synopsis.feeds}
+    known = {
+        id_: Known(kept.synopsis, coverage[id_])
+        for id_, kept in before.kept.items()
+        if id_ in coverage and (id_ in demanded or isinstance(before, Workload) or _is_own(kept, streams, details))
+    }
     return replace(share(aggregates, streams, known, before.supplies), flows=flows)
+
+
+def _is_own(kept: Kept, streams: Sequence[Stream], details: Collection[str | None]) -> bool:
+    """Whether panes that a checkpoint describes may be kept for other queries, which runs the SQL of their description.
+
+    Only SQL that this Headrace could have written itself is run. What is not is left alone, like panes of queries that
+    are gone.
+    """
+    own = {stream.name: stream for stream in streams}
+    return all(
+        feed.stream in own
+        and feed.detail in details
+        and all(
+            _is_own_key(sql, own[feed.stream]) for sql in (*feed.keys, *(() if feed.where is None else (feed.where,)))
+        )
+        for feed in kept.synopsis.feeds
+    )
+
+
+def _is_own_key(sql: str, stream: Stream) -> bool:
+    made = _NORMAL.fullmatch(sql)
+    return is_own_text(sql if made is None else made.group(1), (stream,))
 
 
 def adopt(

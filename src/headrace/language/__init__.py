@@ -2,6 +2,8 @@
 
 from headrace.language.binder import bind_query
 from headrace.language.ddl import parse_schema, parse_type
+from headrace.language.kept_text import is_own_text
+from headrace.language.paths import is_name
 from headrace.language.pipeline_file import include_patterns, load_pipeline
 from headrace.language.synthetic import (
     SYNTHETIC_COLUMNS,
@@ -19,6 +21,8 @@ __all__ = [
     "SYNTHETIC_TIME",
     "bind_query",
     "include_patterns",
+    "is_name",
+    "is_own_text",
     "load_pipeline",
     "parse_schema",
     "parse_type",
