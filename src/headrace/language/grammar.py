@@ -30,6 +30,7 @@ ACCEPTED: dict[type[exp.Expr], frozenset[str]] = _table({
     "Order": "expressions",
     "Ordered": "this desc nulls_first",
     "Limit": "expression limit_options",
+    # WITH TIES is read (`keeps_ties`) and is accepted as soon as the engine keeps ties: write "with_ties" here.
     "LimitOptions": "",
     "Distinct": "expressions",
     "With": "expressions",

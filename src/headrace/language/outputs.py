@@ -9,7 +9,7 @@ from sqlglot import exp
 from headrace.language.report import Fault, Report
 from headrace.language.select_list import SelectItem
 
-__all__ = ["check_names", "read_limit"]
+__all__ = ["check_names", "keeps_ties", "read_limit"]
 
 
 def check_names(items: Sequence[SelectItem], report: Report) -> None:
@@ -36,3 +36,9 @@ def read_limit(select: exp.Select) -> int | None:
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdecimal() or len(value.this) > 9:
         raise Fault("LIMIT takes a whole number", clause, "write LIMIT 10")
     return int(value.this)
+
+
+def keeps_ties(select: exp.Select) -> bool:
+    """Whether LIMIT keeps all rows that equal the last within it: `LIMIT 3 WITH TIES`."""
+    options = (select.args.get("limit") or exp.Limit()).args.get("limit_options")
+    return options is not None and bool(options.args.get("with_ties"))

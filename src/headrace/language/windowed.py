@@ -14,7 +14,7 @@ from headrace.language.emit import emit
 from headrace.language.from_clause import Source, bind_condition
 from headrace.language.infer import infer
 from headrace.language.names import Scope, bind_names
-from headrace.language.outputs import check_names, read_limit
+from headrace.language.outputs import check_names, keeps_ties, read_limit
 from headrace.language.relation import JoinRelation, Projection, is_time, lower
 from headrace.language.report import Fault, Report, offset_of
 from headrace.language.select_list import SelectItem, select_items
@@ -233,8 +233,6 @@ class _Windowed:
             with self.report.catching():
                 having = self._having(replace(scope, grouped=self.keys.keys()))
         order = self._order(scope, outputs)
-        if distinct and not self.report.problems:
-            self._check_distinct_order(order, outputs)
         limit: int | None = None
         with self.report.catching():
             limit = read_limit(self.select)
@@ -242,7 +240,16 @@ class _Windowed:
             self.report.add("LIMIT without ORDER BY keeps arbitrary rows", self.select.args["limit"], "add ORDER BY")
         taken = {output.name.lower() for output in outputs}
         edges = [Output(name, name, TIMESTAMP) for name in _EDGES if name not in taken]
-        return Finish((*edges, *outputs), having, order, limit, distinct)
+        shown = {output.sql for output in (*edges, *outputs)}
+        if distinct and any(key.sql not in shown for key in order) and not self.report.problems:
+            self.report.add(
+                "SELECT DISTINCT has no order by what it does not show",
+                self.select.args["order"],
+                "order by columns of the SELECT list",
+            )
+        # What ties do without an order is a problem that is told above.
+        ties = limit is not None and bool(order) and keeps_ties(self.select)
+        return Finish((*edges, *outputs), having, order, limit, distinct, ties)
 
     def _having(self, scope: Scope) -> str:
         clause = self.select.args["having"]
@@ -264,15 +271,6 @@ class _Windowed:
                 descending = bool(term.args.get("desc"))
                 keys.append(OrderKey(sql, descending, bool(term.args.get("nulls_first", not descending))))
         return tuple(keys)
-
-    def _check_distinct_order(self, order: tuple[OrderKey, ...], outputs: list[Output]) -> None:
-        """DISTINCT leaves nothing to order by but its own columns."""
-        texts = {output.sql for output in outputs}
-        for term, key in zip(self.select.args["order"].expressions if order else (), order, strict=True):
-            if key.sql not in texts:
-                self.report.add(
-                    "SELECT DISTINCT is ordered by its own columns only", term, "add the expression to the SELECT list"
-                )
 
     def _order_text(self, node: exp.Expr, scope: Scope, outputs: list[Output]) -> str:
         if isinstance(node, exp.Literal) and not node.is_string:
