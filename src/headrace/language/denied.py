@@ -32,11 +32,6 @@ _REASONS = (
         "use SQL functions; reflection is never accepted",
     ),
     (
-        "typeof",
-        "does not depend on rows",
-        "write the name of the type as a text",
-    ),
-    (
         "assert_true raise_error",
         "stops or stalls the query instead of giving a value",
         "filter with WHERE",

@@ -58,7 +58,7 @@ _BY_RULE = {
         mask/1-5 md5/1 monthname/1 overlay/3-4 parse_url/2-3 printf/1- quote/1 regexp_extract/2-3 regexp_replace/3-4
         regexp_substr/2 repeat/2 replace/2-3 right/2 rpad/2-3 rtrim/1-2 schema_of_json/1-2 sha/1 sha1/1 sha2/2
         soundex/1 space/1 split_part/3 string/1 substr/2-3 substring/2-3 substring_index/3 to_char/2 to_csv/1-2
-        to_json/1-2 to_varchar/2 translate/3 trim/1-2 ucase/1 upper/1 url_decode/1 url_encode/1
+        to_json/1-2 to_varchar/2 translate/3 trim/1-2 typeof/1 ucase/1 upper/1 url_decode/1 url_encode/1
         try_url_decode/1 make_valid_utf8/1 validate_utf8/1 try_validate_utf8/1
     """,
     "BINARY": """
@@ -84,6 +84,7 @@ _BY_RULE = {
     "split": "split/2-3 regexp_extract_all/2-3 json_object_keys/1",
     "element": "array_max/1 array_min/1 element_at/2 get/2 try_element_at/2",
     "array": "array/0-",
+    "map": "map/0-",
     "concat": "concat/0-",
     "date": "date_add/2-3 date_sub/2 dateadd/2-3",
     "days or units": "date_diff/2-3 datediff/2-3",
@@ -93,7 +94,7 @@ _BY_RULE = {
     "": """
         aggregate/3-4 array_append/2 array_insert/3 array_prepend/2 array_union/2 date_part/2 datepart/2
         make_timestamp/2-7 zeroifnull/1 array_join/2-3 array_repeat/2 arrays_zip/0- decode/2- flatten/1
-        from_csv/2-3 from_json/2-3 from_xml/2-3 map/0- map_concat/0- map_entries/1 map_from_arrays/2
+        from_csv/2-3 from_json/2-3 from_xml/2-3 map_concat/0- map_entries/1 map_from_arrays/2
         map_from_entries/1 map_keys/1 map_values/1 map_zip_with/3 reduce/3-4 schema_of_csv/1-2 sequence/2-3
         sentences/1-3 named_struct/2- str_to_map/1-3 struct/1- timestampadd/3 to_number/2 transform/2 transform_keys/2
         transform_values/2 try_add/2 try_divide/2 try_multiply/2 try_subtract/2 try_to_number/2 xpath/2
@@ -155,6 +156,11 @@ def result_type(function: Function, arguments: Sequence[DataType]) -> DataType:
             return _element(arguments)
         case "array":
             return DataType(Kind.ARRAY, fields=(Column("element", _common(arguments)),)) if arguments else UNKNOWN
+        case "map":
+            if not arguments or len(arguments) % 2:
+                return UNKNOWN
+            key, value = _common(arguments[::2]), _common(arguments[1::2])
+            return DataType(Kind.MAP, fields=(Column("key", key), Column("value", value)))
         case "concat":
             texts = not any(argument.kind in (Kind.ARRAY, Kind.BINARY, Kind.UNKNOWN) for argument in arguments)
             return DataType(Kind.STRING) if texts else UNKNOWN
