@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -63,10 +63,14 @@ _FORMAT = re.compile(r"%(?:\d+\$)?[-#+ 0,(<]*(\d*)(?:\.(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A value is at most `times` the row's texts and lists to the power of `degree`; `work` is that of making it."""
+    """A value of at most `times` the row's texts and lists to the power of `degree`.
+
+    To make it, `effort` times the row's texts and lists are gone through, to the power of `work`.
+    """
 
     times: float = 1
     degree: int = 0
+    effort: float = 1
     work: int = 0
 
 
@@ -77,15 +81,16 @@ def check_costs(node: exp.Expr, env: Mapping[Key, DataType]) -> None:
 
 def _size(node: exp.Expr, env: Mapping[Key, DataType]) -> Size:
     found = _measured(node, env)
-    if found.times > MOST_TIMES:
+    times, power = max(found.times, found.effort), max(found.degree, found.work)
+    if times > MOST_TIMES:
         raise Fault(
-            f"this makes values {found.times:.3g} times as large as its row; the most is {MOST_TIMES}",
+            f"this makes or goes through values {times:.3g} times as large as its row; the most is {MOST_TIMES}",
             node,
             "use smaller numbers, or fewer calls inside each other",
         )
-    if max(found.degree, found.work) > MOST_DEGREE:
+    if power > MOST_DEGREE:
         raise Fault(
-            f"this goes over the row's values {max(found.degree, found.work)} times inside each other",
+            f"this goes over the row's values {power} times inside each other",
             node,
             f"go over them at most {MOST_DEGREE} times inside each other",
         )
@@ -95,7 +100,7 @@ def _size(node: exp.Expr, env: Mapping[Key, DataType]) -> Size:
 def _measured(node: exp.Expr, env: Mapping[Key, DataType]) -> Size:
     match node:
         case exp.Column():
-            return Size(1, 1, 1)
+            return Size(degree=1, work=1)
         case exp.Literal():
             return Size(max(1.0, len(node.this) / LETTERS))
         case exp.Anonymous():
@@ -112,19 +117,24 @@ def _measured(node: exp.Expr, env: Mapping[Key, DataType]) -> Size:
 
 def _together(parts: list[Size]) -> Size:
     """All of them side by side."""
-    return Size(max(1.0, sum(p.times for p in parts)), *_degrees(parts))
+    return _sized(parts, max(1.0, sum(part.times for part in parts)))
 
 
 def _largest(parts: list[Size]) -> Size:
-    return Size(max((p.times for p in parts), default=1.0), *_degrees(parts))
+    return _sized(parts, max((part.times for part in parts), default=1.0))
 
 
 def _fixed(parts: list[Size]) -> Size:
-    return Size(work=max((p.work for p in parts), default=0))
+    return replace(_sized(parts, 1.0), degree=0)
 
 
-def _degrees(parts: list[Size]) -> tuple[int, int]:
-    return max((p.degree for p in parts), default=0), max((p.work for p in parts), default=0)
+def _sized(parts: list[Size], times: float) -> Size:
+    return Size(
+        times,
+        max((part.degree for part in parts), default=0),
+        max((max(part.times, part.effort) for part in parts), default=1.0),
+        max((part.work for part in parts), default=0),
+    )
 
 
 def _call(node: exp.Anonymous, env: Mapping[Key, DataType]) -> Size:
@@ -136,9 +146,10 @@ def _call(node: exp.Anonymous, env: Mapping[Key, DataType]) -> Size:
     if name in _DIGITS and len(arguments) > 1:
         _count(arguments[1], name, MOST_DIGITS)
     if name in _COUNTS and not (name == "format_number" and _text(arguments[1]) is not None):
-        times = _count(arguments[_COUNTS[name]], name, MOST_TIMES)
-        beside = _together(parts)
-        return Size(max(1, times) * beside.times, beside.degree, beside.work)
+        place = _COUNTS[name]
+        times = _count(arguments[place], name, MOST_TIMES)
+        beside = _together(parts[:place] + parts[place + 1 :])
+        return replace(beside, times=max(1, times) * beside.times)
     if name == "sequence":
         return Size(_sequence(node))
     if name in ("format_string", "printf"):
@@ -148,12 +159,13 @@ def _call(node: exp.Anonymous, env: Mapping[Key, DataType]) -> Size:
         inside = arguments[2] if name != "array_join" and len(arguments) > 2 else arguments[1]
         whole, put = parts[0], _size(inside, env)
         letters = len(_text(inside) or "x")
-        return Size(whole.times * max(1, letters, put.times), whole.degree + put.degree, whole.degree + put.degree)
+        degree = whole.degree + put.degree
+        return Size(whole.times * max(1, letters, put.times), degree, whole.effort, degree)
     if name == "levenshtein":
         return Size(work=sum(p.degree for p in parts[:2]))
     if name in _GROWS:
         beside = _together(parts)
-        return Size(_GROWS[name] * beside.times, beside.degree, beside.work)
+        return replace(beside, times=_GROWS[name] * beside.times)
     if name in _CHOICES:
         return _largest(parts)
     known = FUNCTIONS.get(name)
@@ -167,17 +179,11 @@ def _loop(node: exp.Anonymous, name: str, env: Mapping[Key, DataType]) -> Size:
     if name in _LOOPS:
         _check_accumulator(node, env)
     over, body = _together(lists[:1] if name in _LOOPS else lists), _largest(made)
-    degree, work = over.degree + body.degree, max(over.work, over.degree + body.work)
+    effort = max(over.effort, over.times * max(body.times, body.effort))
+    work = max(over.work, over.degree + body.work)
     if name in (*_LOOPS, "exists", "forall"):
-        # Only the largest number of elements counts: what comes out does not grow.
-        _size_of_work(node, over.times * body.times)
-        return Size(work=work)
-    return Size(over.times * body.times, degree, work)
-
-
-def _size_of_work(node: exp.Expr, times: float) -> None:
-    if times > MOST_TIMES:
-        raise Fault(f"this goes over {times:.3g} elements; the most is {MOST_TIMES}", node, "use smaller numbers")
+        return Size(effort=effort, work=work)
+    return Size(over.times * body.times, over.degree + body.degree, effort, work)
 
 
 def _check_accumulator(node: exp.Anonymous, env: Mapping[Key, DataType]) -> None:
@@ -246,7 +252,7 @@ def _formatted(node: exp.Anonymous, parts: list[Size]) -> Size:
         raise Fault(f"{node.name.lower()} takes its format from the row", node, "write the format in the query")
     fields = [max(int(n[:9] or 0) for n in (w, p or "0")) for w, p in _FORMAT.findall(text)]
     beside = _together(parts)
-    return Size(beside.times * max(1, len(fields)) + sum(fields), beside.degree, beside.work)
+    return replace(beside, times=beside.times * max(1, len(fields)) + sum(fields))
 
 
 def _text(node: exp.Expr) -> str | None:

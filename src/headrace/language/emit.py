@@ -46,7 +46,11 @@ def emit(node: exp.Expr, env: Mapping[Key, DataType]) -> str:
     check_options(node)
     check_clock_texts(node, env)
     check_costs(node, env)
-    return spark_text(node)
+    text = spark_text(node)
+    # An escape can hide it from whoever reads the query.
+    if "${" in text:
+        raise Fault("${ in a query could read settings and the environment", node, "write the value itself")
+    return text
 
 
 def _is_harmless(part: exp.Expr) -> bool:
