@@ -397,3 +397,42 @@ def test_star_in_a_join_names_shared_columns_after_their_table(streams: Mapping[
     assert [output.name for output in query.finish.outputs] == [
         "a_ts", "src", "bytes", "d", "ts2", "b_ts", "id", "id.orig_h", "order",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sql", "having"),
+    [
+        pytest.param("SELECT upper(src) AS src, COUNT(*) {} GROUP BY src HAVING src = 'k'", "c0 = 'k'",
+                     id="a grouped column comes before an alias"),
+        pytest.param("SELECT -port AS port, COUNT(*) {} GROUP BY packets.port HAVING port > 2", "c0 > 2",
+                     id="however the column is grouped"),
+        pytest.param("SELECT upper(src) AS src, COUNT(*) {} GROUP BY upper(src) HAVING src = 'K'", "c0 = 'K'",
+                     id="an alias comes before a column that is not grouped"),
+        pytest.param("SELECT -port AS port, COUNT(*) {} GROUP BY -port HAVING -port + port < 4", "c0 + (c0) < 4",
+                     id="a grouped expression is taken whole"),
+        pytest.param("SELECT -port AS port, COUNT(*) {} GROUP BY -port, port HAVING port < 4", "c1 < 4",
+                     id="a grouped column that is part of another key"),
+        pytest.param("SELECT src AS dst, MAX(port) AS n {} GROUP BY src HAVING MAX(dst) = 'C'", "a1 = 'C'",
+                     id="an aggregate is over columns, not over aliases"),
+        pytest.param("SELECT src, COUNT(*) AS n {} GROUP BY src HAVING n > 2", "a0 > 2", id="an alias of an aggregate"),
+        pytest.param("SELECT src, COUNT(*) AS n {} GROUP BY src HAVING NULL", "CAST(NULL AS BOOLEAN)",
+                     id="NULL keeps nothing, and has a type"),
+    ],
+)  # fmt: skip
+def test_names_in_having(sql: str, having: str, streams: Mapping[str, Stream]) -> None:
+    query = bind_query("q", sql.format("FROM packets [WINDOW 1 min]"), streams)
+    keys = [output.sql for output in query.finish.outputs]
+    assert query.finish.having == having, keys
+
+
+def test_order_by_takes_aliases_first(streams: Mapping[str, Stream]) -> None:
+    window = "FROM packets [WINDOW 1 min] GROUP BY port"
+    for term, wanted in (("port", "-c0"), ("packets.port", "c0"), ("abs(port)", "ABS((-c0))")):
+        query = bind_query("q", f"SELECT -port AS port, COUNT(*) {window} ORDER BY {term} LIMIT 1", streams)
+        assert [key.sql for key in query.finish.order_by] == [wanted]
+
+
+def test_aggregates_of_null_have_the_type_that_spark_gives_them(streams: Mapping[str, Stream]) -> None:
+    sql = "SELECT SUM(NULL) AS a, COUNT(NULL) AS b, bool_or(NULL) AS c FROM packets [WINDOW 1 min]"
+    query = bind_query("q", sql, streams)
+    assert [str(output.type) for output in query.finish.outputs[2:]] == ["DOUBLE", "BIGINT", "BOOLEAN"]
