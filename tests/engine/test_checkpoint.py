@@ -11,6 +11,7 @@ import pytest
 
 from headrace.engine.checkpoint import KEPT, VERSION, Checkpoint, Manifest, QueryState
 from headrace.engine.chunks import Chunk
+from headrace.engine.rejected import RejectedRows
 from headrace.engine.storage import LocalStorage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.model import Entry, EpochDecision, Flush, Idle
@@ -104,7 +105,9 @@ def test_an_epoch_is_committed_once(point: Checkpoint, folder: Path):
 
 def test_without_the_lock_nothing_is_committed(point: Checkpoint, folder: Path):
     point.close()
-    with pytest.raises(LockedError, match=f"checkpoint {folder} was taken over by another engine"):
+    with pytest.raises(
+        LockedError, match=f"checkpoint {folder} is no longer this engine's, which stops: this engine gave"
+    ):
         point.commit(MANIFEST)
     assert point.latest() is None
 
@@ -328,7 +331,7 @@ def test_orphans_go_and_named_files_stay(point: Checkpoint, folder: Path):
     for name in ("1.chunk", "2.chunk", "orphan.chunk", ".half-written"):
         (folder / "state" / name).write_text(name)
     point.commit(MANIFEST)
-    point.clean_orphans(MANIFEST)
+    point.clean_orphans(MANIFEST, ())
     assert sorted(p.name for p in (folder / "state").iterdir()) == ["1.chunk", "2.chunk"]
     assert point.latest() == MANIFEST
 
@@ -336,16 +339,16 @@ def test_orphans_go_and_named_files_stay(point: Checkpoint, folder: Path):
 def test_of_workloads_only_the_described_one_stays(point: Checkpoint, folder: Path):
     for epoch in (0, 2, 5):
         point.write_workload(epoch, WORKLOAD)
-    point.clean_orphans(MANIFEST)
+    point.clean_orphans(MANIFEST, ())
     assert [p.name for p in (folder / "workload").iterdir()] == ["2.json"]
-    point.clean_orphans(None)
+    point.clean_orphans(None, ())
     assert list((folder / "workload").iterdir()) == []
 
 
 def test_without_a_manifest_all_state_is_orphaned(point: Checkpoint, folder: Path):
     (folder / "state" / "1.chunk").write_text("")
     point.write_decision(replace(DECISION, epoch=0))
-    point.clean_orphans(None)
+    point.clean_orphans(None, ())
     assert list((folder / "state").iterdir()) == []
     assert point.decisions() == [0], "what was decided for the first epoch stays decided"
 
@@ -368,7 +371,7 @@ def test_logs_that_crashes_left_go_on_start(point: Checkpoint):
         point.commit(replace(MANIFEST, epoch=epoch))
     last = replace(MANIFEST, epoch=3 * KEPT - 1)
     point.write_decision(replace(DECISION, epoch=3 * KEPT))
-    point.clean_orphans(last)
+    point.clean_orphans(last, ())
     assert point.decisions() == list(range(2 * KEPT, 3 * KEPT + 1)), "the decision of the next epoch stays"
     assert point.latest() == last
 
@@ -378,3 +381,123 @@ def test_dropped_chunks_are_removed(point: Checkpoint, folder: Path):
         (folder / "state" / name).write_text("")
     point.clean(MANIFEST, frozenset({"old.chunk", "never-there.chunk"}))
     assert sorted(p.name for p in (folder / "state").iterdir()) == ["1.chunk", "2.chunk"]
+
+
+def test_workloads_stay_bounded_while_queries_come_and_go(point: Checkpoint, folder: Path):
+    """A workload is described in every third epoch; those that the last manifests were committed with stay."""
+    for epoch in range(3 * KEPT):
+        if epoch % 3 == 0:
+            point.write_workload(epoch, WORKLOAD)
+        manifest = replace(MANIFEST, epoch=epoch, workload=epoch // 3 * 3)
+        point.commit(manifest)
+        point.clean(manifest, frozenset())
+        for number in range(max(0, epoch - KEPT + 1), epoch + 1):
+            assert point.workload(point.manifest(number)) == WORKLOAD
+    assert len(list((folder / "workload").iterdir())) == KEPT // 3 + 1
+
+
+def test_a_workload_that_serves_for_long_stays(point: Checkpoint):
+    point.write_workload(2, WORKLOAD)
+    for epoch in range(2, 3 * KEPT):
+        point.commit(replace(MANIFEST, epoch=epoch))
+        point.clean(replace(MANIFEST, epoch=epoch), frozenset())
+    assert point.workload(MANIFEST) == WORKLOAD
+
+
+def test_what_attempts_left_half_done_goes_on_start(point: Checkpoint, folder: Path):
+    half = ".7.json." + "0123456789abcdef" * 2
+    left = [f"manifests/{half}", f"decisions/{half}", f"workload/{half}", half, "rejected/_staging-1/part-0.json",
+            "delivered/gone"]  # fmt: skip
+    stays = ["delivered/q", "rejected/epoch-000000001-000.json", "rejected/removed.json", "spark/metadata", ".creating"]
+    for path in (*left, *stays):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("")
+    point.clean_orphans(None, ["q"])
+    assert [path for path in left if (folder / path).exists()] == []
+    assert [path for path in stays if (folder / path).exists()] == stays
+
+
+class TakenOver:
+    """A lease whose last owner was taken for dead."""
+
+    took_over = True
+
+    def lost(self, look: bool = False) -> str | None:
+        return None
+
+    def release(self) -> None:
+        return None
+
+
+def test_an_engine_that_was_taken_for_dead_may_have_committed_until_another_has(
+    point: Checkpoint, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its chunks are nobody's until its manifest comes; they go when it can come no more."""
+    monkeypatch.setattr(LocalStorage, "lock", lambda self, path: TakenOver())
+    point.close()
+    taker = Checkpoint(LocalStorage(str(folder)))
+    taker.open(bins=3, streams=STREAMS)
+    (folder / "state" / "late.chunk").write_text("")
+    taker.clean_orphans(None, ())
+    assert (folder / "state" / "late.chunk").exists()
+    manifest = replace(MANIFEST, epoch=0)
+    taker.commit(manifest)
+    taker.clean(manifest, frozenset())
+    assert not (folder / "state" / "late.chunk").exists()
+
+
+@pytest.mark.parametrize(
+    ("empty", "decided", "removed"),
+    [
+        pytest.param("commits/3", False, True, id="a commit of Spark's is its own affair"),
+        pytest.param("commits/3", True, True, id="whatever was decided"),
+        pytest.param("offsets/4", False, True, id="offsets of a batch that had not begun"),
+        pytest.param("offsets/4", True, False, id="offsets that a decision is about were on disk: nobody empties them"),
+        pytest.param("sources/0/4", False, True, id="files of a batch that had not begun"),
+        pytest.param("offsets/3", False, False, id="offsets of a committed epoch were on disk, too"),
+    ],
+)
+def test_what_a_loss_of_power_leaves_of_sparks_log_is_removed(
+    point: Checkpoint, folder: Path, empty: str, decided: bool, removed: bool
+):
+    point.commit(MANIFEST)
+    if decided:
+        point.write_decision(replace(DECISION, epoch=5, batch=4))
+    point.close()
+    spark_log(folder, planned=4 if empty == "offsets/4" else 3, committed=3)
+    (folder / "spark" / empty).parent.mkdir(parents=True, exist_ok=True)
+    (folder / "spark" / empty).write_text("")
+    assert reopened(folder)[1] == MANIFEST
+    assert (folder / "spark" / empty).exists() is not removed
+
+
+# What is rejected ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most_files", "most_bytes", "stay"),
+    [
+        pytest.param([10, 10, 10], 3, 30, [0, 1, 2], id="what fits stays"),
+        pytest.param([10, 10, 10], 2, 30, [1, 2], id="of too many files the oldest goes"),
+        pytest.param([10, 10, 10], 3, 25, [1, 2], id="of too many bytes as well"),
+        pytest.param([50, 10, 10], 3, 25, [1, 2], id="one that is large is enough"),
+        pytest.param([10, 10, 99], 3, 25, [2], id="the newest stays, whatever its size"),
+        pytest.param([], 3, 25, [], id="nothing is fine"),
+    ],
+)
+def test_rejected_rows_stay_within_limits(
+    point: Checkpoint, folder: Path, sizes: list[int], most_files: int, most_bytes: int, stay: list[int]
+):
+    for epoch, size in enumerate(sizes):
+        point.storage.create(f"rejected/epoch-{epoch:09d}-000.json", b"x" * size)
+    rows = RejectedRows(point.storage)
+    rows.trim(most_files, most_bytes)
+    left = [path.name for path in sorted(folder.glob("rejected/epoch-*"))]
+    assert left == [f"epoch-{epoch:09d}-000.json" for epoch in stay]
+    gone = [size for epoch, size in enumerate(sizes) if epoch not in stay]
+    assert RejectedRows(point.storage).account() == {
+        "files": len(stay),
+        "bytes": sum(sizes[epoch] for epoch in stay),
+        "removed_files": len(gone),
+        "removed_bytes": sum(gone),
+    }

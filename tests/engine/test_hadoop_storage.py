@@ -9,8 +9,11 @@ import pytest
 from storage_contract import *  # noqa: F403
 
 from headrace.engine.storage import HadoopStorage
+from headrace.policies.lease import LeaseTimes
 
 
 @pytest.fixture
 def reopen(spark: Any, tmp_path: Path) -> Any:
-    return lambda: HadoopStorage(f"file://{tmp_path}/store", spark)
+    # Renewed often, so that a second engine soon sees that the first is alive; given up late, on a busy machine too.
+    often = LeaseTimes(lease_s=600, lost_s=400, renew_s=0.2, look_s=0.1)
+    return lambda: HadoopStorage(f"file://{tmp_path}/store", spark, often)

@@ -8,8 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.engine import workload as workload_module
 from headrace.engine.checkpoint import Manifest, QueryState
-from headrace.engine.workload import adopt, complete_since, describe_workload, plan_workload, read_description
+from headrace.engine.workload import (
+    adopt,
+    complete_since,
+    describe_workload,
+    forgettable,
+    plan_workload,
+    read_description,
+)
 from headrace.language import bind_query, parse_schema
 from headrace.model import Stream
 from headrace.planning import AnswerPlan, Coverage, Workload, forget, plan_answer, share
@@ -247,3 +255,27 @@ def test_before_the_first_row_nothing_is_missed():
     quiet = replace(manifest, clocks={"packets": StreamClock(), "flows": StreamClock()})
     _, found, _ = adopted({**RUNNING, "other": OTHER}, before, quiet)
     assert found.queries["other"].since_us is None
+
+
+@pytest.mark.parametrize(
+    ("added", "gone"),
+    [
+        pytest.param([], [], id="nothing was added"),
+        pytest.param(["a", "b", "on"], [], id="as many as are kept"),
+        pytest.param(["a", "b", "on", "c"], ["a"], id="the oldest of those that are over goes"),
+        pytest.param(["on", "c", "b", "a"], ["c"], id="in the order in which they came"),
+        pytest.param(["a", "dropped", "b"], [], id="what is gone already does not count"),
+    ],
+)
+def test_of_queries_added_to_a_run_that_are_over_the_last_are_remembered(
+    monkeypatch: pytest.MonkeyPatch, added: list[str], gone: list[str]
+):
+    monkeypatch.setattr(workload_module, "KEPT_OVER", 2)
+    states = {
+        "a": QueryState("x", ended=True),
+        "b": QueryState("x", failed="why"),
+        "c": QueryState("x", ended=True),
+        "on": QueryState("x"),
+        "of the file": QueryState("x", ended=True),
+    }
+    assert forgettable(states, added) == gone

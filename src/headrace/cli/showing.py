@@ -177,4 +177,8 @@ def show_status(status: dict[str, Any]) -> None:
             console.print(f"epoch {decision['epoch']}: flushed ({decision['flush']['reason']})")
     rejected = sum(s["rejected"] for s in status["streams"].values())
     if rejected:
-        console.print(f"{rejected:,} rejected rows are kept, with the reason, in {status['checkpoint']}/rejected")
+        gone = status["rejected"]["removed_files"]
+        kept = f"the newest of {rejected:,}" if gone else f"{rejected:,}"
+        console.print(f"{kept} rejected rows are kept, with the reason, in {status['checkpoint']}/rejected")
+        if gone:
+            console.print(f"{gone:,} older files of rejected rows were removed to keep within the limits")

@@ -2,13 +2,16 @@
 
 checkpoint/
   headrace.json        version, identity, number of bins
-  lock                 held by the one engine that writes
+  lock, lock.links/    held by the one engine that writes: a lock of the operating system, or a lease
   spark/               Spark's own offsets and commits
   decisions/N.json     what was decided for epoch N
   manifests/N.json     what epoch N left behind: the commit point
   workload/N.json      which synopses are kept, and how queries are answered from them, as of epoch N
   state/*.chunk        panes and rows, named by a manifest or garbage
   rejected/            rows that were refused, with the reason
+  delivered/           the last epoch of sinks that cannot tell by themselves
+
+docs/files.md says how long each of them stays.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ import json
 import re
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.engine.chunks import Chunk
-from headrace.engine.storage import Storage
+from headrace.engine.storage import Lock, Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.model import Entry, EpochDecision
 from headrace.planning import Coverage, Schedule
@@ -31,7 +34,9 @@ from headrace.policies import StreamClock
 __all__ = ["VERSION", "Checkpoint", "Manifest", "QueryState"]
 
 VERSION = 2
-# Decisions and manifests kept for `status` and for the curious; only the last of each is needed.
+# The name of a file that is being written, under which nobody reads it.
+HALF_WRITTEN = re.compile(r"\..+\.[0-9a-f]{32}")
+# Decisions, manifests and workloads kept for `status` and for the curious; only the last of each is needed.
 KEPT = 20
 
 
@@ -115,7 +120,10 @@ class Checkpoint:
         self.storage = storage
         self.bins = 1
         self.id = ""
-        self._lock: Any = None
+        self._lock: Lock | None = None
+        self._persisted: frozenset[str] = frozenset()  # chunks that a manifest has named
+        self._workloads: list[int] = []  # files there are, in order
+        self._garbage: list[str] = []  # to be removed after the next commit
 
     @property
     def state_folder(self) -> str:
@@ -180,6 +188,7 @@ class Checkpoint:
         self.bins, self.id = found["bins"], found["id"]
         self.storage.make_folder("state")
         manifest = self.latest()
+        self._persisted = frozenset(chunk.name for chunk in manifest.chunks) if manifest else frozenset()
         self._check_spark(manifest)
         return manifest
 
@@ -205,11 +214,13 @@ class Checkpoint:
         return self._numbers("decisions")
 
     def write_decision(self, decision: EpochDecision) -> None:
-        """Makes a decision durable; from here on a replay of the epoch decides the same."""
+        """Makes a decision durable; from here on a replay of the epoch decides the same, about the same rows."""
+        self.storage.persist_all("spark")
         self.storage.create(f"decisions/{decision.epoch}.json", _seal(decision.to_json()))
 
     def write_workload(self, epoch: int, value: Mapping[str, Any]) -> None:
         """Describes the workload that epoch `epoch` is the first to commit."""
+        self._workloads += [epoch] if epoch not in self._workloads else []
         self.storage.delete(f"workload/{epoch}.json")
         self.storage.create(f"workload/{epoch}.json", _seal(value))
 
@@ -219,36 +230,61 @@ class Checkpoint:
 
     def commit(self, manifest: Manifest) -> None:
         """The commit point of an epoch: after this it happened, before it did not."""
-        if self._lock is None or not self._lock.held():
-            raise LockedError(f"checkpoint {self.storage.root} was taken over by another engine; this one stops")
+        self.check_lock(look=True)
+        chunks = frozenset(chunk.name for chunk in manifest.chunks)
+        if new := chunks - self._persisted:
+            self.storage.persist(["state", *(f"state/{name}" for name in new)])
         try:
             self.storage.create(f"manifests/{manifest.epoch}.json", _seal(manifest.to_json()))
         except FileExistsError as exc:
             raise LockedError(
                 f"epoch {manifest.epoch} of {self.storage.root} was committed by another engine; this one stops"
             ) from exc
+        self._persisted = chunks
+
+    def check_lock(self, look: bool = False) -> None:
+        """LockedError if this engine has lost the checkpoint, or must assume so."""
+        why = "this engine gave it back" if self._lock is None else self._lock.lost(look)
+        if why is not None:
+            raise LockedError(f"checkpoint {self.storage.root} is no longer this engine's, which stops: {why}")
 
     def clean(self, manifest: Manifest, dropped: frozenset[str]) -> None:
         """Removes what the manifest no longer names and old logs; a crash in between leaves garbage, nothing else."""
-        for name in dropped:
-            self.storage.delete(f"state/{name}")
-        self.storage.delete(f"manifests/{manifest.epoch - KEPT}.json")
-        self.storage.delete(f"decisions/{manifest.epoch - KEPT}.json")
+        garbage, self._garbage = self._garbage, []
+        for path in (*garbage, *(f"state/{name}" for name in dropped)):
+            self.storage.delete(path)
+        oldest = manifest.epoch - KEPT
+        self.storage.delete(f"manifests/{oldest}.json")
+        self.storage.delete(f"decisions/{oldest}.json")
+        # A workload serves until the next is described: the first of two goes when the second is old enough to.
+        while len(self._workloads) > 1 and self._workloads[1] <= min(oldest, manifest.workload):
+            self.storage.delete(f"workload/{self._workloads.pop(0)}.json")
 
-    def clean_orphans(self, manifest: Manifest | None) -> None:
-        """Removes state files that no manifest names: what a crashed attempt left."""
+    def clean_orphans(self, manifest: Manifest | None, queries: Collection[str]) -> None:
+        """Removes what crashed attempts left: state that no manifest names, files half written, old logs; and notes of
+        what was delivered for others than these queries.
+
+        An engine that was taken for dead may be about to commit. It cannot after this one has: until then nothing goes.
+        """
         named = {chunk.name for chunk in manifest.chunks} if manifest else set()
-        for name in self.storage.names("state"):
-            if name not in named:
-                self.storage.delete(f"state/{name}")
         last = manifest.epoch if manifest else -1
+        found = [f"state/{name}" for name in self.storage.names("state") if name not in named]
         for number in self._numbers("workload"):
             if manifest is None or number != manifest.workload:
-                self.storage.delete(f"workload/{number}.json")
+                found.append(f"workload/{number}.json")
         for folder in ("manifests", "decisions"):
-            for number in self._numbers(folder):
-                if number <= last - KEPT:
-                    self.storage.delete(f"{folder}/{number}.json")
+            found += [f"{folder}/{number}.json" for number in self._numbers(folder) if number <= last - KEPT]
+        for folder in ("", "manifests", "decisions", "workload", "delivered"):
+            halves = [name for name in self.storage.names(folder) if HALF_WRITTEN.fullmatch(name)]
+            found += [f"{folder}/{name}" if folder else name for name in halves]
+        found += [f"delivered/{name}" for name in self.storage.names("delivered") if name not in queries]
+        found += [f"rejected/{name}" for name in self.storage.names("rejected") if name.startswith("_staging")]
+        self._workloads = [manifest.workload] if manifest else []
+        if self._lock is not None and self._lock.took_over:
+            self._garbage = found
+            return
+        for path in found:
+            self.storage.delete(path)
 
     def close(self) -> None:
         """Gives the lock back."""
@@ -258,6 +294,7 @@ class Checkpoint:
 
     def _check_spark(self, manifest: Manifest | None) -> None:
         """Spark's offsets must continue where the manifest ends: never rows twice, never rows skipped."""
+        self._mend_spark(manifest)
         planned = _greatest(self.storage.names("spark/offsets"))
         committed = _greatest(self.storage.names("spark/commits"))
         batch = manifest.batch if manifest else -1
@@ -271,6 +308,17 @@ class Checkpoint:
                 f"{self.storage.root}/spark has committed batch {committed}, the last manifest is of batch {batch}: "
                 "manifests are missing; restore the whole checkpoint, or start with a new one"
             )
+
+    def _mend_spark(self, manifest: Manifest | None) -> None:
+        """Removes what a loss of power left of Spark's logs: empty files at their ends, on which nothing was built."""
+        epoch, batch = (manifest.epoch, manifest.batch) if manifest else (-1, -1)
+        begun = self.storage.size(f"decisions/{epoch + 1}.json") is not None
+        sources = [f"sources/{name}" for name in self.storage.names("spark/sources")]
+        # Offsets and files read are on disk before a decision is; commits are Spark's own affair.
+        for folder in ("commits", *(() if begun else ("offsets", *sources))):
+            last = _greatest(self.storage.names(f"spark/{folder}"))
+            if (folder != "offsets" or last > batch) and self.storage.size(f"spark/{folder}/{last}") == 0:
+                self.storage.delete(f"spark/{folder}/{last}")
 
     def _numbers(self, folder: str) -> list[int]:
         found = (name.removesuffix(".json") for name in self.storage.names(folder))

@@ -1,10 +1,10 @@
-"""The choice between tasks that open state files themselves and Spark that carries them."""
+"""The choice between tasks that open state files themselves and Spark that carries them; a first look at state."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.checkpoint import Checkpoint
+from headrace.engine.checkpoint import Checkpoint, Manifest
 from headrace.engine.jobs import Jobs
 from headrace.engine.reach import tasks_reach
 from headrace.engine.session import tuning_from
@@ -12,12 +12,12 @@ from headrace.engine.ship import is_local
 from headrace.engine.spark_io import SparkIo
 from headrace.engine.state_io import ArrowIo, StateIo
 from headrace.engine.storage import is_remote
-from headrace.errors import EnvironmentProblem
+from headrace.errors import CorruptStateError, EnvironmentProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["choose_io"]
+__all__ = ["choose_io", "verify_state"]
 
 
 def choose_io(spark: SparkSession, checkpoint: Checkpoint, *, reads_only: bool = False) -> StateIo:
@@ -41,3 +41,12 @@ def choose_io(spark: SparkSession, checkpoint: Checkpoint, *, reads_only: bool =
         if fault is not None:
             return SparkIo(spark, checkpoint)
     return ArrowIo(spark, checkpoint)
+
+
+def verify_state(io: StateIo, manifest: Manifest | None) -> None:
+    """Reads all state once before anything runs on it; what is wrong is refused by name."""
+    if manifest is None or not manifest.chunks:
+        return
+    found = io.verify(manifest.chunks)
+    if found:
+        raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")

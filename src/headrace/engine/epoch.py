@@ -16,23 +16,14 @@ from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.clocks import EpochClock
 from headrace.engine.flows import FlowOperator, Moment, Stepped, remembered
 from headrace.engine.hooks import Hooks
-from headrace.engine.rejected import write_rejected
+from headrace.engine.rejected import RejectedRows
 from headrace.engine.retention import EVER, expired_panes, retain
 from headrace.engine.sinks import Sink
 from headrace.engine.state_io import StateIo
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
 from headrace.model import Entry, EpochDecision, Flush, Intake, Stream, streams_of
-from headrace.planning import (
-    FlowPlan,
-    QueryTimes,
-    Schedule,
-    Scheduled,
-    Spent,
-    Workload,
-    groups_of,
-    streams_read,
-)
+from headrace.planning import FlowPlan, QueryTimes, Schedule, Scheduled, Spent, Workload, groups_of, streams_read
 from headrace.policies import (
     Due,
     StreamClock,
@@ -100,6 +91,7 @@ class Epochs:
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
         self._answering = Answering(io, checkpoint.state_folder, checkpoint.bins, hooks.probe)
         self._described: Workload | None = None
+        self._rejected = RejectedRows(checkpoint.storage)
         self._clock = EpochClock(hooks.reading, hooks.on_note)
         self._busy, self._stopping, self._replaced, self._behind = threading.Lock(), False, False, False
         self._thread: int | None = None  # the one that runs an epoch
@@ -252,8 +244,8 @@ class Epochs:
             progress.failed = self._culprits(batch, progress, bounds, failure)
             progress.absorbed = self._absorb_once(batch, progress, bounds)
         if any(count.rejected for count in progress.absorbed.counts.values()):
-            write_rejected(batch, self._streams, bounds, self._corrupt, self._checkpoint.storage,
-                           progress.decision.epoch, progress.replay)  # fmt: skip
+            epoch, replay = progress.decision.epoch, progress.replay
+            self._rejected.write(batch, self._streams, bounds, self._corrupt, epoch, replay)
         self._probe("after-state")
 
     def _absorb_once(self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...]) -> Absorbed:
@@ -588,6 +580,7 @@ class Epochs:
 
     def _timed(self, progress: Progress, name: str, step: Callable[..., None], *arguments: Any) -> None:
         began = time.monotonic()
+        self._checkpoint.check_lock()
         step(progress, *arguments)
         progress.steps_s[name] = time.monotonic() - began
 

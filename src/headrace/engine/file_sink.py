@@ -40,8 +40,14 @@ class FileSink:
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         folder = uuid4().hex
-        results.write.format(self.format).options(**self.options).save(f"{for_spark(self.staging)}/{folder}")
-        names = self.storage.names(f"{self.staged}/{folder}")
-        self.adopt([f"{folder}/{name}" for name in names if name.startswith("part-")], epoch, replay)
-        self.storage.delete(f"{self.staged}/{folder}")
+        try:
+            results.write.format(self.format).options(**self.options).save(f"{for_spark(self.staging)}/{folder}")
+            names = self.storage.names(f"{self.staged}/{folder}")
+            self.adopt([f"{folder}/{name}" for name in names if name.startswith("part-")], epoch, replay)
+        finally:
+            self.storage.delete(f"{self.staged}/{folder}")
         return None
+
+    def clear(self) -> None:
+        """Removes what attempts have left that did not come to their end; nobody must be writing."""
+        self.storage.delete(self.staged)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.engine.ask import ATTEMPTS, ask
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.choose_io import choose_io
+from headrace.engine.choose_io import choose_io, verify_state
 from headrace.engine.connectors import check_connectors
 from headrace.engine.epoch import Epochs
 from headrace.engine.hooks import Hooks
@@ -25,13 +25,13 @@ from headrace.engine.pinned import PinnedJobs
 from headrace.engine.secrets import Secrets
 from headrace.engine.session import bin_bytes_from, tune, tuning_from
 from headrace.engine.ship import prepare_executors
-from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, open_sink
+from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, forget_sink, open_sink
 from headrace.engine.sources import United, read_stream, unite
 from headrace.engine.state_io import StateIo
 from headrace.engine.status import describe
 from headrace.engine.storage import LocalStorage, for_spark, open_storage
 from headrace.engine.user_state import load_function
-from headrace.engine.workload import adopt, plan_workload, read_description
+from headrace.engine.workload import adopt, forgettable, plan_workload, read_description
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
 from headrace.language import bind_query
 from headrace.model import Intake, Pipeline, Query, SinkSpec, Step, StepFunction, Stream
@@ -101,6 +101,7 @@ class Run:
         self._ended = threading.Lock()
         self._changing = threading.Lock()
         self._closed = False
+        self._added: list[str] = []  # queries that came while it ran
         self._failure: HeadraceError | None = None
 
     @property
@@ -209,11 +210,14 @@ class Run:
             step=None if step is None else step.spec,
         )
         function = None if sink is None else sink.function
+        over = forgettable(self._parts.epochs.manifest.queries, self._added)
         self.change(
             add=[query],
+            drop=over,
             functions={} if function is None else {name: function},
             steps={} if step is None else {name: step.function},
         )
+        self._added = [*(each for each in self._added if each not in over), name]
 
     def drop_query(self, name: str) -> None:
         """Ends a query from the next epoch on; what only it needed is freed."""
@@ -281,7 +285,11 @@ class Run:
 
         # Spark's plan reads the columns in use: others need a new one, from the same offsets.
         parts.epochs.change(plan, (lambda: self._relaunch(united, columns)) if missing else lambda: None)
-        parts.sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
+        sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
+        for name, sink in parts.sinks.items():
+            if sinks.get(name) is not sink:
+                forget_sink(name, sink, parts.checkpoint)
+        parts.sinks = sinks
         parts.pipeline = replace(parts.pipeline, queries=tuple(known.values()))
         for note in notes:
             parts.hooks.on_note(note)
@@ -420,8 +428,8 @@ def start(
     try:
         fresh = manifest is None and not point.decisions()
         io = choose_io(spark, point)
-        _verify(io, manifest)
-        point.clean_orphans(manifest)
+        verify_state(io, manifest)
+        point.clean_orphans(manifest, [query.name for query in pipeline.queries])
         before = read_description(point.workload(manifest)) if manifest is not None else None
         if manifest is not None:
             over = {n: s for n, s in manifest.queries.items() if n in plans and _is_over(s, plans[n].query)}
@@ -570,15 +578,6 @@ def _refuse_shared_paths(queries: Iterable[Query]) -> None:
                     )
                 )
             paths[path] = query.name
-
-
-def _verify(io: StateIo, manifest: Manifest | None) -> None:
-    """Reads all state once before anything runs on it; what is wrong is refused by name."""
-    if manifest is None or not manifest.chunks:
-        return
-    found = io.verify(manifest.chunks)
-    if found:
-        raise CorruptStateError("; ".join(sorted(found)) + "; restore it, or use a new checkpoint")
 
 
 def _translated(failure: Exception, secrets: Secrets) -> HeadraceError:

@@ -26,6 +26,9 @@ _REQUIRED = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
+# Hadoop gives files the permissions it thinks right, whatever the process's umask is, unless it is told.
+_UMASK = "fs.permissions.umask-mode"
+
 # Spark measures the bytes of an Arrow batch after every row unless this limit is the greatest there is, which more
 # than doubles the cost of handing rows to Python; batches are bounded by rows instead.
 _FAST_ARROW = {
@@ -65,6 +68,8 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
         **(conf or {}),
         **_REQUIRED,
     }
+    name = f"spark.hadoop.{_UMASK}"
+    settings[name] = _umask_mode(settings.get(name))
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
@@ -95,6 +100,26 @@ def tune(session: SparkSession) -> None:
     for key, value in {**_REQUIRED, **_FAST_ARROW}.items():
         if session.conf.get(key, None) != value:
             session.conf.set(key, value)
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set(_UMASK, _umask_mode(hadoop.get(_UMASK)))
+
+
+def _umask_mode(given: str | None) -> str:
+    """What Hadoop takes away from files' permissions: what the process's umask does, and what a user told Hadoop to."""
+    told = int(given, 8) if given is not None and given.isdecimal() else 0
+    return f"{told | _umask():03o}"
+
+
+def _umask() -> int:
+    """The umask of this process, read without setting it where that is possible."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        # Setting it is the only other way to read it: for that moment to nothing for others, never to more.
+        found = os.umask(0o077)
+        os.umask(found)
+        return found
 
 
 def bin_bytes_from(session: SparkSession) -> tuple[int, ...]:

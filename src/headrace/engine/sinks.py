@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.delta_sink import DeltaSink
-from headrace.engine.file_sink import STAGING, FileSink
+from headrace.engine.file_sink import FileSink
 from headrace.engine.jdbc_sink import JdbcSink
 from headrace.engine.kafka_sink import KafkaSink
 from headrace.engine.secrets import resolve
@@ -32,7 +32,7 @@ from headrace.model import Query, SinkSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ConsoleSink", "FileSink", "FormatSink", "MemorySink", "PythonSink", "Sink", "open_sink"]
+__all__ = ["ConsoleSink", "FileSink", "FormatSink", "MemorySink", "PythonSink", "Sink", "forget_sink", "open_sink"]
 
 FILE_FORMATS = ("parquet", "json", "csv", "orc")
 # Rows of an epoch shown on the console.
@@ -142,8 +142,9 @@ def open_sink(
                         hint="remove them, choose another path, or go on with that checkpoint",
                     )
                 )
-            storage.delete(STAGING)
-            return FileSink(spec, storage)
+            sink = FileSink(spec, storage)
+            sink.clear()
+            return sink
         case "delta":
             if spec.path is None:
                 raise SpecError(Problem("a delta sink needs a path", query=query))
@@ -155,6 +156,14 @@ def open_sink(
             return JdbcSink(question, spark, application)
         case _:
             return FormatSink(spec, query, checkpoint.storage)
+
+
+def forget_sink(query: str, sink: Sink, checkpoint: Checkpoint) -> None:
+    """Removes what a sink that is not used any more keeps for its own ends; results stay."""
+    if isinstance(sink, FileSink):
+        sink.clear()
+    elif isinstance(sink, FormatSink):
+        checkpoint.storage.delete(f"delivered/{query}")
 
 
 def _load(name: str, query: str) -> Callable[[Any, int], Any]:

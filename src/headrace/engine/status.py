@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.engine.checkpoint import Checkpoint, Manifest
+from headrace.engine.rejected import RejectedRows
 from headrace.engine.session import build_session
 from headrace.engine.storage import is_remote, open_storage
 from headrace.engine.workload import Description, read_description
@@ -35,7 +36,8 @@ def describe_checkpoint(root: str) -> dict[str, Any]:
             decisions.append(decision.to_json())
     manifest = checkpoint.latest()
     workload = None if manifest is None else read_description(checkpoint.workload(manifest))
-    return {**describe(storage.root, manifest, workload), "decisions": decisions}
+    rejected = RejectedRows(storage).account()
+    return {**describe(storage.root, manifest, workload), "rejected": rejected, "decisions": decisions}
 
 
 def describe(root: str, manifest: Manifest | None, workload: Workload | Description | None = None) -> dict[str, Any]:

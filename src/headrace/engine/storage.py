@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
-import json
 import os
 import shutil
 import socket
 import threading
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from headrace.engine.hadoop_storage import HadoopStorage
+from headrace.engine.session import tuning_from
 from headrace.errors import LockedError
+
+# What file systems say that have no links, or let nobody make any.
+_NO_LINKS = frozenset(
+    {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+)
+# Disks write many files at once sooner than one after the other.
+_SYNCS_AT_ONCE = 8
 
 __all__ = ["HadoopStorage", "LocalStorage", "Lock", "Storage", "for_spark", "is_remote", "open_storage", "place_of"]
 
-# A lease that has not been renewed for this long belongs to an engine that is gone.
-LEASE_S = 60.0
-
 
 class Lock(Protocol):
-    """The right to be the only writer of a checkpoint."""
+    """The right to be the only writer of a checkpoint; `took_over` if its last owner did not give it back."""
 
-    def held(self) -> bool:
-        """Whether this engine still holds it."""
+    took_over: bool
+
+    def lost(self, look: bool = False) -> str | None:
+        """Why this engine no longer holds it, or None; `look` asks the storage, too."""
 
     def release(self) -> None:
         """Gives it back."""
@@ -61,6 +69,12 @@ class Storage(Protocol):
 
     def size(self, path: str) -> int | None:
         """Bytes of a file, or None if there is none."""
+
+    def persist(self, paths: Iterable[str]) -> None:
+        """Has these files and folders on disk before any file that is created from now on."""
+
+    def persist_all(self, folder: str) -> None:
+        """Has all files in a folder, at any depth, on disk before any file that is created from now on."""
 
     def lock(self, path: str) -> Lock:
         """Takes the lock; LockedError if another engine has it."""
@@ -106,17 +120,23 @@ def open_storage(root: str, spark: Any = None) -> Storage:
         if is_remote(default):
             root = place_of(default) + os.path.abspath(root)
     if not is_remote(root):
-        return LocalStorage("/" + root.removeprefix("file:").lstrip("/") if root.startswith("file:") else root)
+        path = "/" + root.removeprefix("file:").lstrip("/") if root.startswith("file:") else root
+        return LocalStorage(path, sync=spark is None or tuning_from(spark).sync)
     if spark is None:
         raise ValueError(f"{root} needs a Spark session to be reached")
     return HadoopStorage(root, spark)
 
 
 class LocalStorage:
-    """Storage on a disk this process can write to."""
+    """Storage on a disk this process can write to.
 
-    def __init__(self, root: str) -> None:
-        self.root = os.path.abspath(root)
+    With `sync`, a file that is created, and all that was moved or named to `persist` before, is on disk when `create`
+    returns, and the file is there only if all the others are: what a commit depends on outlives a loss of power.
+    """
+
+    def __init__(self, root: str, sync: bool = True) -> None:
+        self.root, self._sync = os.path.abspath(root), sync
+        self._logged: dict[str, frozenset[str]] = {}
 
     def _path(self, path: str) -> Path:
         return Path(self.root, path)
@@ -130,25 +150,49 @@ class LocalStorage:
     @contextlib.contextmanager
     def _written(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:
         target = self._path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self._make(target.parent)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            temporary.write_bytes(data)
+            with open(temporary, "wb") as file:
+                file.write(data)
+                if self._sync:
+                    file.flush()
+                    os.fsync(file.fileno())
             yield temporary, target
         finally:
             temporary.unlink(missing_ok=True)
+        if self._sync:
+            _sync(target.parent)
 
     def create(self, path: str, data: bytes) -> None:
         with self._written(path, data) as (temporary, target):
-            os.link(temporary, target)
+            if self._sync:
+                _UNSETTLED.settle()
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                raise
+            except (OSError, AttributeError) as refused:
+                if isinstance(refused, OSError) and refused.errno not in _NO_LINKS:
+                    raise
+                self._create_without_links(temporary, target)
+
+    def _create_without_links(self, temporary: Path, target: Path) -> None:
+        """Renames a file unless another has its name; a lock makes one of looking and renaming."""
+        with open(self._path(".creating"), "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if target.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+            os.rename(temporary, target)
 
     def replace(self, path: str, data: bytes) -> None:
         with self._written(path, data) as (temporary, target):
             os.replace(temporary, target)
 
     def move(self, source: str, target: str) -> None:
-        self._path(target).parent.mkdir(parents=True, exist_ok=True)
+        self._make(self._path(target).parent)
         os.replace(self._path(source), self._path(target))
+        self.persist([target, str(self._path(target).parent)])
 
     def names(self, folder: str) -> list[str]:
         try:
@@ -164,7 +208,15 @@ class LocalStorage:
             target.unlink(missing_ok=True)
 
     def make_folder(self, path: str) -> None:
-        self._path(path).mkdir(parents=True, exist_ok=True)
+        self._make(self._path(path))
+
+    def _make(self, folder: Path) -> None:
+        missing = [folder]
+        while not missing[-1].is_dir():
+            missing.append(missing[-1].parent)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._sync:
+            _UNSETTLED.add(missing[1:])
 
     def size(self, path: str) -> int | None:
         try:
@@ -172,15 +224,76 @@ class LocalStorage:
         except FileNotFoundError:
             return None
 
+    def persist(self, paths: Iterable[str]) -> None:
+        if self._sync:
+            _UNSETTLED.add(self._path(path) for path in paths)
+
+    def persist_all(self, folder: str) -> None:
+        """As the contract says; a file that was seen before is taken to be as it was."""
+        found: dict[str, frozenset[str]] = {}
+        for place, _, files in os.walk(self._path(folder)) if self._sync else ():
+            found[place] = frozenset(files)
+            new = found[place] - self._logged.get(place, frozenset())
+            _UNSETTLED.add([Path(place, name) for name in new] + ([Path(place)] if new else []))
+        self._logged = found
+
     def lock(self, path: str) -> Lock:
         return _FileLock(self._path(path))
+
+
+class _Unsettled:
+    """Files and folders of this process that must be on disk before the next file is created."""
+
+    def __init__(self) -> None:
+        self._paths: set[Path] = set()
+        self._lock = threading.Lock()
+
+    def add(self, paths: Iterable[Path]) -> None:
+        with self._lock:
+            self._paths.update(paths)
+
+    def settle(self) -> None:
+        """Forces them to disk, files before the folders that name them; others that want that wait."""
+        with self._lock:
+            folders = {path for path in self._paths if path.is_dir()}
+            files = self._paths - folders
+            if len(files) > 1:
+                with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
+                    list(pool.map(_sync, files))
+            else:
+                list(map(_sync, files))
+            for folder in folders:
+                _sync(folder)
+            self._paths.clear()
+
+
+_UNSETTLED = _Unsettled()
+
+
+def _sync(path: Path) -> None:
+    """Forces a file or folder to disk, if it is still there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as refused:
+        # Some file systems cannot sync folders, and need not.
+        if refused.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 class _FileLock:
     """A lock of the operating system: gone with its process, however it ends."""
 
+    took_over = False
+
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         self._file: IO[str] | None = open(path, "a+")  # noqa: SIM115 - held as long as the lock
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,134 +308,19 @@ class _FileLock:
         self._file.write(f"process {os.getpid()} on {socket.gethostname()}")
         self._file.flush()
 
-    def held(self) -> bool:
-        return self._file is not None
+    def lost(self, look: bool = False) -> str | None:
+        if self._file is None:
+            return "this engine gave it back"
+        if look:
+            try:
+                same = os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path))
+            except FileNotFoundError:
+                same = False
+            return None if same else f"somebody removed {self._path}"
+        return None
 
     def release(self) -> None:
         if self._file is not None:
             self._file.truncate(0)
             self._file.close()
             self._file = None
-
-
-class HadoopStorage:
-    """Storage on any file system Hadoop knows, through Spark's JVM."""
-
-    def __init__(self, root: str, spark: Any) -> None:
-        self.root = root.rstrip("/")
-        self._jvm = spark._jvm
-        self._base = self._jvm.org.apache.hadoop.fs.Path(self.root)
-        self._fs = self._base.getFileSystem(spark._jsc.hadoopConfiguration())
-
-    def _path(self, path: str) -> Any:
-        whole = path if "://" in path else f"{self.root}/{path}" if path else self.root
-        return self._jvm.org.apache.hadoop.fs.Path(whole)
-
-    def read(self, path: str) -> bytes | None:
-        target = self._path(path)
-        if not self._fs.exists(target):
-            return None
-        stream = self._fs.open(target)
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
-
-    def _temporary(self, path: str, data: bytes) -> Any:
-        folder, _, name = path.rpartition("/")
-        temporary = self._path(f"{folder}/.{name}.{uuid.uuid4().hex}" if folder else f".{name}.{uuid.uuid4().hex}")
-        stream = self._fs.create(temporary, False)
-        try:
-            stream.write(bytearray(data))
-        finally:
-            stream.close()
-        return temporary
-
-    def create(self, path: str, data: bytes) -> None:
-        target = self._path(path)
-        temporary = self._temporary(path, data)
-        if self._fs.exists(target) or not self._fs.rename(temporary, target):
-            self._fs.delete(temporary, False)
-            raise FileExistsError(path)
-
-    def replace(self, path: str, data: bytes) -> None:
-        temporary = self._temporary(path, data)
-        self._fs.delete(self._path(path), False)
-        self._fs.rename(temporary, self._path(path))
-
-    def move(self, source: str, target: str) -> None:
-        end = self._path(target)
-        self._fs.mkdirs(end.getParent())
-        if not self._fs.exists(self._path(source)):
-            raise FileNotFoundError(f"{self.root}/{source}")
-        self._fs.delete(end, False)
-        if not self._fs.rename(self._path(source), end):
-            raise OSError(f"cannot move {source} to {target} under {self.root}")
-
-    def names(self, folder: str) -> list[str]:
-        target = self._path(folder)
-        if not self._fs.exists(target):
-            return []
-        return sorted(status.getPath().getName() for status in self._fs.listStatus(target))
-
-    def delete(self, path: str) -> None:
-        self._fs.delete(self._path(path), True)
-
-    def make_folder(self, path: str) -> None:
-        self._fs.mkdirs(self._path(path))
-
-    def size(self, path: str) -> int | None:
-        target = self._path(path)
-        return int(self._fs.getFileStatus(target).getLen()) if self._fs.exists(target) else None
-
-    def lock(self, path: str) -> Lock:
-        return _Lease(self, path)
-
-
-class _Lease:
-    """A lock for file systems without locks: a file its owner renews, taken over when it is old.
-
-    Two engines that still write at the same time are told apart by the manifest, which can be created once only.
-    """
-
-    def __init__(self, storage: HadoopStorage, path: str) -> None:
-        self._storage, self._path_ = storage, path
-        self._id = uuid.uuid4().hex
-        self._stop = threading.Event()
-        found = self._read()
-        if found is not None and time.time() - found["renewed"] < LEASE_S:
-            raise LockedError(
-                f"checkpoint {storage.root} is in use by {found['owner']}, "
-                f"renewed {time.time() - found['renewed']:.0f} s ago; "
-                f"stop that run, or wait {LEASE_S:.0f} s if it is gone"
-            )
-        if found is not None:
-            storage.delete(path)
-        try:
-            storage.create(path, self._content())
-        except FileExistsError as exc:
-            raise LockedError(f"checkpoint {storage.root} was just taken by another engine") from exc
-        threading.Thread(target=self._renew, daemon=True, name="headrace-lease").start()
-
-    def _content(self) -> bytes:
-        owner = f"process {os.getpid()} on {socket.gethostname()}"
-        return json.dumps({"id": self._id, "owner": owner, "renewed": time.time()}).encode()
-
-    def _read(self) -> dict[str, Any] | None:
-        data = self._storage.read(self._path_)
-        return json.loads(data) if data else None
-
-    def _renew(self) -> None:
-        while not self._stop.wait(LEASE_S / 6):
-            if not self.held():
-                return
-            self._storage.replace(self._path_, self._content())
-
-    def held(self) -> bool:
-        found = self._read()
-        return found is not None and found["id"] == self._id
-
-    def release(self) -> None:
-        self._stop.set()
-        if self.held():
-            self._storage.delete(self._path_)

@@ -32,7 +32,18 @@ from headrace.planning import (
 )
 from headrace.policies import StreamClock, newest_end, watermark_of
 
-__all__ = ["Description", "adopt", "complete_since", "describe_workload", "plan_workload", "read_description"]
+__all__ = [
+    "Description",
+    "adopt",
+    "complete_since",
+    "describe_workload",
+    "forgettable",
+    "plan_workload",
+    "read_description",
+]
+
+# Queries that were added to a run and have ended or failed since are remembered for `status`, so many of them.
+KEPT_OVER = 100
 
 # What `normal` of the planner makes of a key that is a floating-point number.
 _NORMAL = re.compile(r"CASE WHEN isnan\((.*)\) THEN (FLOAT|DOUBLE)\('NaN'\) ELSE \1 \+ \2\(0\) END", re.DOTALL)
@@ -238,6 +249,15 @@ def adopt(
         for chunk in manifest.chunks
     )
     return replace(manifest, queries={**queries, **refused}, coverage=coverage, flows=flows, chunks=chunks)
+
+
+def forgettable(states: Mapping[str, QueryState], added: Sequence[str]) -> list[str]:
+    """Which of the queries that were `added` to a run, in this order, may go: of those that are over, all but the last.
+
+    Queries of a pipeline's own stay until they leave it: one that was forgotten would start anew.
+    """
+    over = [name for name in added if name in states and not states[name].runs]
+    return over[:-KEPT_OVER]
 
 
 def _goes_on(manifest: Manifest, plan: AnswerPlan | FlowPlan) -> bool:

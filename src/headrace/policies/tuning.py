@@ -22,6 +22,9 @@ SETTINGS: Mapping[str, str | tuple[str, ...]] = {
     f"{_PREFIX}flux.memory": "sizes",
     f"{_PREFIX}join.memory": "size",
     f"{_PREFIX}state.io": ("auto", "arrow", "spark"),
+    f"{_PREFIX}rejected.files": "number",
+    f"{_PREFIX}rejected.size": "size",
+    f"{_PREFIX}sync": ("on", "off"),
 }
 
 
@@ -33,6 +36,10 @@ class Tuning:
     bin_bytes: tuple[int, ...] = ()
     join_bytes: int | None = None
     state_io: str = "auto"
+    sync: bool = True  # whether what a commit depends on is forced to disk
+    # Of files with rejected rows the newest are kept, so many and of this size together.
+    rejected_files: int = 1000
+    rejected_bytes: int = 256 << 20
 
 
 def tuning_of(conf: Mapping[str, str]) -> Tuning:
@@ -61,6 +68,9 @@ def tuning_of(conf: Mapping[str, str]) -> Tuning:
         sizes,
         (_sizes(given, "join.memory") or (None,))[0],
         _word(given, "state.io"),
+        _word(given, "sync") == "on",
+        _number(given, "rejected.files", Tuning.rejected_files),
+        (_sizes(given, "rejected.size") or (Tuning.rejected_bytes,))[0],
     )
 
 
