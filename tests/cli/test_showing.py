@@ -30,6 +30,7 @@ def status(queries: dict[str, Any]) -> dict[str, Any]:
         },
         "state": {"chunks": 2, "bytes": 100},
         "last_epoch": {"rows": {"r": 10}, "seconds": 0.5, "jobs": 2, "due": dict.fromkeys(queries, 1)},
+        "rejected": {"files": 2, "bytes": 80, "removed_files": 0, "removed_bytes": 0},
         "decisions": [
             {"epoch": 6, "idle": [], "flush": None, "schedule": None},
             {"epoch": 7, "idle": [], "flush": None,
@@ -82,3 +83,15 @@ def test_a_join_is_shown_with_its_way_and_what_hosts_have_to_do(capsys: pytest.C
     assert "join pairs: hybrid left is least: 900 and 100 rows per epoch" in text
     assert "  rows sent + held by host: 500 + 4,500, 500 + 4,600; 1,234 pairs" in text
     assert "  shed for lack of memory: 7 rows" in text
+
+
+def test_rejected_rows_show_what_was_removed_to_keep_within_limits(capsys: pytest.CaptureFixture[str]):
+    shown = status({"q": query()})
+    shown["streams"] = {
+        "r": {"rows_in": 10, "used": 9, "late": 0, "shed": 0, "rejected": 1, "watermark_us": None, "last_us": None}
+    }
+    shown["rejected"] = {"files": 1, "bytes": 10, "removed_files": 3, "removed_bytes": 90}
+    show_status(shown)
+    out = capsys.readouterr().out
+    assert "the newest of 1 rejected rows are kept" in out
+    assert "3 older files of rejected rows were removed to keep within the limits" in out

@@ -177,7 +177,7 @@ def show_status(status: dict[str, Any]) -> None:
             console.print(f"epoch {decision['epoch']}: flushed ({decision['flush']['reason']})")
     rejected = sum(s["rejected"] for s in status["streams"].values())
     if rejected:
-        gone = status["rejected"]["removed_files"]
+        gone = status.get("rejected", {}).get("removed_files", 0)
         kept = f"the newest of {rejected:,}" if gone else f"{rejected:,}"
         console.print(f"{kept} rejected rows are kept, with the reason, in {status['checkpoint']}/rejected")
         if gone:

@@ -22,6 +22,7 @@ from headrace.engine.keyed import KeyedOperator
 from headrace.engine.metrics import MetricsPage, waiting_rows
 from headrace.engine.metrics_server import MetricsServer
 from headrace.engine.pinned import PinnedJobs
+from headrace.engine.rejected import RejectedRows
 from headrace.engine.secrets import Secrets
 from headrace.engine.session import bin_bytes_from, tune, tuning_from
 from headrace.engine.ship import prepare_executors
@@ -110,6 +111,7 @@ class Run:
         parts = self._parts
         return {
             **describe(parts.checkpoint.storage.root, *parts.epochs.state),
+            "rejected": RejectedRows(parts.checkpoint.storage).account(),
             "active": self.is_active,
         }
 
