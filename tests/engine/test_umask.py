@@ -29,7 +29,7 @@ pipe.query("distinct", sql.replace("SELECT", "SELECT DISTINCT"), sink=hr.parquet
 pipe.query("running", "SELECT k, SUM(v) AS v FROM r [PARTITION BY k ROWS 3]", sink=hr.parquet(out("rows")))
 pipe.query("csv", sql, sink=hr.csv(out("csv")))
 pipe.query("json", sql, sink=hr.json(out("json")))
-pipe.query("text", "SELECT k FROM r [PARTITION BY k ROWS 3]", sink=hr.sink("orc", out("orc")))
+pipe.query("orc", sql, sink=hr.sink("orc", out("orc")))
 pipe.start(spark, str(home / "out" / "state"), once=True, flush=True).await_termination()
 os._exit(0)
 """
