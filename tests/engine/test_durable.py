@@ -17,7 +17,7 @@ from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.storage import LocalStorage
 
 KEYED = "SELECT k, SUM(i) AS v FROM r [WINDOW 20 s SLIDE 10 s] GROUP BY k"
-FAILING = "SELECT SUM(i / (i - i)) AS v FROM r [WINDOW 20 s]"
+FAILING = "SELECT SUM(1 / length('')) AS v FROM r [WINDOW 20 s]"
 
 
 class Trace:
@@ -55,7 +55,8 @@ def test_all_that_a_manifest_names_is_on_disk_before_it(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = Trace(monkeypatch, tmp_path)
-    write_epochs(tmp_path / "in", make_epochs(seed=71, epochs=3, rows=50))
+    tables = make_epochs(seed=71, epochs=6, rows=50)
+    write_epochs(tmp_path / "in", tables[:3])
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     pipe = hr.Pipeline("durable").stream("r", rows, time="ts", lateness="20 seconds")
     pipe.query("direct", KEYED, sink=hr.parquet(str(tmp_path / "direct")))
@@ -95,7 +96,7 @@ def test_all_that_a_manifest_names_is_on_disk_before_it(
     monkeypatch.setattr(workload, "KEPT_OVER", 1)
     for number in range(3):
         run.add_query(f"failing_{number}", FAILING)
-        write_epochs(tmp_path / "in", make_epochs(seed=80 + number, epochs=1, rows=20), first=3 + number)
+        write_epochs(tmp_path / "in", tables[3 + number : 4 + number], first=3 + number)
         run.process_all_available()
     run.stop()
     states = {name: state["state"] for name, state in run.status["queries"].items()}

@@ -89,14 +89,16 @@ class Lease:
         self._stop.set()
         if not self._renewing.acquire(timeout=_RELEASE_S):
             return
+        held = self.lost() is None
+        # Given up before anybody can read that it is: another may take it while the link is still being written.
+        self._held = replace(self._held, lost=self._held.lost or Lost("this engine gave it back"))
         try:
             newest = self._newest()
-            if self.lost() is None and newest is not None and newest.id == self._id:
+            if held and newest is not None and newest.id == self._id:
                 self._create(newest.number + 1, released=True)
         except Exception:  # others wait for its end, as they would after a crash
             pass
         finally:
-            self._held = replace(self._held, lost=self._held.lost or Lost("this engine gave it back"))
             self._renewing.release()
 
     def try_to_renew(self) -> float | None:

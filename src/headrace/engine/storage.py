@@ -257,13 +257,9 @@ class _Unsettled:
         with self._lock:
             folders = {path for path in self._paths if path.is_dir()}
             files = self._paths - folders
-            if len(files) > 1:
-                with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
-                    list(pool.map(_sync, files))
-            else:
-                list(map(_sync, files))
-            for folder in folders:
-                _sync(folder)
+            with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
+                list(pool.map(_sync, files))
+                list(pool.map(_sync, folders))
             self._paths.clear()
 
 
