@@ -7,7 +7,8 @@ HeadraceError
 │   ├── LockedError          another engine writes to it
 │   ├── CorruptStateError    a file is missing, truncated or altered
 │   └── VersionError         written by a version this one cannot read
-└── EngineError          a failure while running (exit code 1)
+├── EngineError          a failure while running (exit code 1)
+└── QueryFailure         what one query cannot answer: it fails with this cause, the others go on
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "HeadraceError",
     "LockedError",
     "Problem",
+    "QueryFailure",
     "SpecError",
     "StateError",
     "VersionError",
@@ -100,3 +102,7 @@ class VersionError(StateError):
 
 class EngineError(HeadraceError):
     """A failure while running."""
+
+
+class QueryFailure(HeadraceError):
+    """What one query cannot answer, and the remedy: the cause it is marked failed with."""

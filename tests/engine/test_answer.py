@@ -18,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.engine import answer as answering
-from headrace.engine.answer import AnswerSpec, DemandSpec, Meter, Panes, PlannedAggregate, answers
+from headrace.engine.answer import AnswerSpec, DemandSpec, Meter, Panes, answers
 from headrace.engine.panes import Layout, partial
+from headrace.engine.values import PlannedAggregate
+from headrace.errors import QueryFailure
 from headrace.planning import ROWS
 from headrace.planning.synopsis import BUCKET_OFFSET
 from headrace.policies import Due
@@ -138,8 +140,8 @@ def test_deviations_are_those_of_the_textbook(function: str, values: list[float]
 
 
 def test_a_sum_of_bigints_that_does_not_fit_is_an_error_not_a_number():
-    with pytest.raises(pl.exceptions.PolarsError):
-        value("sum", [2**63 - 1, 1], pl.Int64)
+    with pytest.raises(QueryFailure, match=r"SUM exceeds BIGINT in the window ending .* UTC; CAST its argument to"):
+        value("sum", [2**63 - 1, 1], pl.Int64, type_="BIGINT")
 
 
 # Decimals ------------------------------------------------------------------------------------------------------------

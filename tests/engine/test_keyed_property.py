@@ -24,7 +24,6 @@ from world import assert_same
 
 from headrace.engine import keyed, keyed_task
 from headrace.engine.absorb import Absorbed
-from headrace.engine.answer import PlannedAggregate
 from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.chunks import APART, write_chunk
 from headrace.engine.flows import Moment, named_chunks
@@ -32,6 +31,7 @@ from headrace.engine.keyed_task import KeyedTask, KeyedWork, MiniWork, RowsKerne
 from headrace.engine.row_windows import RowsSpec
 from headrace.engine.sinks import FileSink
 from headrace.engine.storage import open_storage
+from headrace.engine.values import PlannedAggregate
 from headrace.language import bind_query, parse_schema
 from headrace.model import EpochDecision, Flush, Move, SinkSpec, Stream
 from headrace.planning import plan_rows

@@ -37,7 +37,7 @@ AGGREGATES: dict[str, tuple[str, str]] = {
     "approximate quantiles are exact": ("approx_percentile(i, 0.5) AS a", "quantile_disc(i, 0.5) {}"),
     "distinct values": (
         "COUNT(DISTINCT s) AS a, approx_count_distinct(g) AS b, SUM(DISTINCT g) AS c, AVG(DISTINCT i) AS e",
-        "count(DISTINCT s) {}, count(DISTINCT g) {}, (sum(DISTINCT g) {})::decimal(38,0), avg(DISTINCT i) {}"),
+        "count(DISTINCT s) {}, count(DISTINCT g) {}, (sum(DISTINCT g) {})::bigint, avg(DISTINCT i) {}"),
     "filters": (
         "COUNT(*) FILTER (WHERE i > 0) AS a, SUM(i) FILTER (WHERE b) AS c, MEDIAN(x) FILTER (WHERE g = 1) AS e",
         "count(*) FILTER (WHERE i > 0) {}, sum(i) FILTER (WHERE b) {}, median(x) FILTER (WHERE g = 1) {}"),

@@ -53,6 +53,8 @@ READ: dict[str, tuple[str, str]] = {
     "Limit.expression": (f"SELECT COUNT(*) {W} ORDER BY 1 LIMIT 1", f"SELECT COUNT(*) {W} ORDER BY 1 LIMIT 2"),
     "Limit.limit_options": (f"SELECT COUNT(*) {W} ORDER BY 1 LIMIT 1 PERCENT",
                             f"SELECT COUNT(*) {W} ORDER BY 1 LIMIT 1"),
+    "LimitOptions.with_ties": (f"SELECT COUNT(*) {W} ORDER BY 1 LIMIT 1",
+                               f"SELECT COUNT(*) {W} ORDER BY 1 LIMIT 1 WITH TIES"),
     "Distinct.expressions": (_sum("DISTINCT port"), _sum("DISTINCT length")),
     "With.expressions": ("WITH x AS (SELECT port FROM packets) SELECT COUNT(*) FROM x [WINDOW 1 min]",
                          "WITH x AS (SELECT d FROM flows) SELECT COUNT(*) FROM x [WINDOW 1 min]"),

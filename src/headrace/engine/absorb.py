@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import polars as pl
 import pyarrow as pa
 
+from headrace.engine.border import kernels
 from headrace.engine.chunks import APART, Chunk, write_chunk
 from headrace.engine.panes import Layout, keep_heaviest, layout_of, merge, partial
 from headrace.model import Entry, Stream
@@ -245,6 +246,10 @@ class AbsorbTask:
     cuts: Mapping[str, Cut] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Absorbed]:
+        with kernels():
+            yield self._absorbed(batches)
+
+    def _absorbed(self, batches: Iterator[pa.RecordBatch]) -> Absorbed:
         counts = {name: StreamCount() for name in self.projection.streams}
         partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
         kept: dict[str, list[pl.DataFrame]] = {}
@@ -270,7 +275,7 @@ class AbsorbTask:
             rows[synopsis] = rows.get(synopsis, 0) + frame.height
         apart = {id_ for id_, cut in self.cuts.items() if cut.apart}
         slices = {(id_, number): frame.height for id_, _, number, frame in parts if id_ in apart}
-        yield Absorbed(self._chunks(parts, apart), counts, rows, heavy, shed, slices)
+        return Absorbed(self._chunks(parts, apart), counts, rows, heavy, shed, slices)
 
     def _chunks(self, parts: list[tuple[str, int, int, pl.DataFrame]], apart: set[str]) -> tuple[Chunk, ...]:
         if self.folder is None:

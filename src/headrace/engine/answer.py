@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal, localcontext
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from headrace.engine.border import kernels
 from headrace.engine.chunks import read_part
 from headrace.engine.panes import Layout, concat, layout_of
+from headrace.engine.values import (
+    PlannedAggregate,
+    find_beyond,
+    finish_detail,
+    finish_plain,
+    finish_quantile,
+    text_of,
+)
 from headrace.engine.windows import Cut, View
 from headrace.errors import CorruptStateError
 from headrace.model import HoppingWindow
 from headrace.planning import ROWS, AnswerPlan, Demand, Workload
-from headrace.planning.synopsis import BUCKET_OFFSET
 from headrace.policies import Due
 
 __all__ = [
@@ -25,11 +30,7 @@ __all__ = [
     "DemandSpec",
     "Meter",
     "Panes",
-    "PlannedAggregate",
     "answers",
-    "finish_detail",
-    "finish_plain",
-    "finish_quantile",
     "spec_of",
 ]
 
@@ -37,19 +38,6 @@ _UTC_US = pl.Datetime("us", "UTC")
 # Groups of all windows held at once in a task; beyond it windows are answered in several goes.
 MOST_GROUPS = 2_000_000
 _QUANTILES = ("percentile", "percentile_disc", "approx_percentile")
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedAggregate:
-    """One aggregate: its name, function, result type, and where its measures are."""
-
-    name: str
-    function: str
-    type: str
-    distinct: bool
-    synopsis: str
-    columns: tuple[str, ...]
-    parameters: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +96,7 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
                 s.synopsis,
                 s.columns,
                 s.parameters,
+                text_of(s.aggregate, root.input),
             )
             for s in plan.sources
         ),
@@ -119,11 +108,13 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
 def _cut(plan: AnswerPlan) -> Cut | None:
     """The groups that `ORDER BY ... LIMIT` can want, when it orders by a single measure first."""
     finish = plan.query.finish
-    if finish.limit is None or finish.having is not None or not finish.order_by:
+    if not finish.limit or finish.having is not None or finish.distinct or not finish.order_by:
         return None
     first = finish.order_by[0]
     for source in plan.sources:
         plain = source.aggregate.function in ("sum", "count", "min", "max") and source.synopsis == plan.main
+        # The limbs of a sum are not in the order of the sums.
+        plain &= not any(m.kind == "limbs" and m.column == source.columns[0] for m in plan.demands[0].measures)
         if plain and first.sql.strip("`") == source.aggregate.name:
             return Cut(source.columns[0], finish.limit, first.descending, first.nulls_first)
     return None
@@ -175,11 +166,19 @@ def answers(
     Frames have `window_start` and `window_end`; a query may have several, or none. One that fails gives its failure.
     """
     views = _Views(specs, panes, bin_, meter or Meter())
-    whole = views.of(specs[0][0].main)
-    ends = [_ends(spec, whole, due) for spec, due in specs]
     cut = [number for number, (spec, _) in enumerate(specs) if spec.cut is not None]
     rest = [number for number, (spec, _) in enumerate(specs) if spec.cut is None]
-    for main, numbers in ((whole and _first(whole, specs, cut, ends), cut), (whole, rest)):
+    try:
+        with kernels():
+            whole = views.of(specs[0][0].main)
+            ends = [_ends(spec, whole, due) for spec, due in specs]
+            first = whole and _first(whole, specs, cut, ends)
+    except (CorruptStateError, OSError):
+        raise
+    except Exception as failure:  # panes that nobody can put together: all these queries are over them
+        yield from ((number, failure) for number in range(len(specs)))
+        return
+    for main, numbers in ((first, cut), (whole, rest)):
         for batch in _batches(numbers, ends, main):
             yield from _isolated(specs, batch, main, views)
 
@@ -272,7 +271,9 @@ def _isolated(
 ) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
     """One go; should it fail as a whole, each query by itself, so that only those that fail alone do."""
     try:
-        yield from list(_answered(specs, batch, main, views))
+        with kernels():
+            answered = list(_answered(specs, batch, main, views))
+        yield from answered
     except (CorruptStateError, OSError):
         raise
     except Exception as failure:  # a query's own: told, not raised
@@ -303,7 +304,8 @@ def _answered(
         )
         at += len(ends)
         try:
-            frame = _finished(spec, mine, times, details, position)
+            with kernels():
+                frame = _finished(spec, mine, times, details, position)
         except Exception as failure:  # the query's own: told, not raised
             yield number, failure
             continue
@@ -346,7 +348,13 @@ def _finished(
         else:
             column = finish_plain(aggregate, layout).alias(aggregate.name)
         columns.append(column.fill_null(0) if _counts(aggregate) else column)
-    return out.select(columns)
+    made = out.select(columns)
+    for aggregate in spec.aggregates:
+        layout = layouts[aggregate.synopsis]
+        row = None if layout.detail or missing else find_beyond(out, aggregate, layout, made[aggregate.name])
+        if row is not None:
+            raise aggregate.beyond(f"the window ending {made['window_end'][row]:%Y-%m-%d %H:%M:%S} UTC")
+    return made
 
 
 class _Details:
@@ -403,82 +411,6 @@ def _empty(aggregate: PlannedAggregate) -> pl.Expr:
     return pl.lit(0 if _counts(aggregate) else None).alias(aggregate.name)
 
 
-def finish_plain(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
-    """An aggregate's value from its merged measures."""
-    measure = aggregate.columns[0]
-    kind, storage = next((kind, storage) for name, kind, storage in layout.measures if name == measure)
-    match aggregate.function:
-        case "sum" if storage == "wide":
-            return pl.col(measure).cast(pl.Int64)
-        case "avg":
-            total, count = pl.col(measure), pl.col(aggregate.columns[1])
-            if storage.startswith("decimal"):
-                scale = int(aggregate.type.rstrip(")").partition(",")[2])
-                return pl.struct(total.alias("s"), count.alias("n")).map_batches(
-                    lambda s: _decimal_average(s, scale), return_dtype=pl.Decimal(38, scale)
-                )
-            return pl.when(count > 0).then(total.cast(pl.Float64) / count)
-        case "stddev_samp" | "var_samp" | "stddev_pop" | "var_pop":
-            n, m2 = pl.col(f"{measure}_n"), pl.col(f"{measure}_m2")
-            sample = aggregate.function.endswith("_samp")
-            variance = pl.when(n > (1 if sample else 0)).then(m2 / (n - (1 if sample else 0)))
-            return variance.sqrt() if aggregate.function.startswith("stddev") else variance
-        case _:
-            assert kind in ("rows", "count", "sum", "min", "max")
-            return pl.col(measure)
-
-
-def _decimal_average(parts: pl.Series, scale: int) -> pl.Series:
-    """Averages of decimals as Spark rounds them: half up, in 38 digits; one division per group, not per row."""
-    unit = Decimal(1).scaleb(-scale)
-    with localcontext(prec=60):
-        values = [
-            None if not row["n"] else (row["s"] / row["n"]).quantize(unit, rounding=ROUND_HALF_UP)
-            for row in parts.to_list()
-        ]
-    return pl.Series(values, dtype=pl.Decimal(38, scale))
-
-
-def finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list[str]) -> pl.DataFrame:
-    """One value per window and group from its counted details; those of a group lie side by side, in order."""
-    number = table["_s"].to_numpy()
-    (starts,) = np.nonzero(np.concatenate([[True], number[1:] != number[:-1]])) if len(number) else (np.empty(0, int),)
-    keys = table.select(groups)[starts]
-    each = table.group_by("_s", maintain_order=True)
-    match aggregate.function:
-        case "approx_count_distinct":
-            values = _hll_estimate(each, aggregate)
-        case "approx_top_k":
-            heaviest = table.sort(["_s", ROWS, "d"], descending=[False, True, False])
-            item = pl.struct(pl.col("d").alias("item"), pl.col(ROWS).alias("count"))
-            values = heaviest.group_by("_s", maintain_order=True).agg(item.head(int(aggregate.parameters[0])))["item"]
-        case "count":
-            values = pl.Series(np.diff(np.append(starts, len(number))), dtype=pl.Int64)
-        case "sum":
-            values = each.agg(_exact(pl.col("d"), table).sum())["d"]
-        case "avg" if aggregate.type.startswith("DECIMAL"):
-            scale = int(aggregate.type.rstrip(")").partition(",")[2])
-            made = each.agg(_exact(pl.col("d"), table).sum().alias("s"), pl.len().alias("n"))
-            values = _decimal_average(made.select(pl.struct("s", "n").alias("x"))["x"], scale)
-        case "avg":
-            values = each.agg(pl.col("d").cast(pl.Float64).mean())["d"]
-        case "stddev_samp" | "var_samp" | "stddev_pop" | "var_pop":
-            column, ddof = pl.col("d").cast(pl.Float64), 1 if aggregate.function.endswith("_samp") else 0
-            deviation = aggregate.function.startswith("stddev")
-            values = each.agg(column.std(ddof=ddof) if deviation else column.var(ddof=ddof))["d"]
-        case other:
-            raise ValueError(f"unknown aggregate function '{other}'")
-    return keys.with_columns(values.alias(aggregate.name))
-
-
-def _exact(column: pl.Expr, table: pl.DataFrame) -> pl.Expr:
-    """Integers summed without overflow, floats in double precision; the cast to the result type says what fits."""
-    dtype = table["d"].dtype
-    if dtype.is_integer():
-        return column.cast(pl.Decimal(38, 0))
-    return column.cast(pl.Float64) if dtype.is_float() else column
-
-
 def _quantiles(
     view: View, bounds: Sequence[tuple[int, int]], at: Sequence[int], aggregate: PlannedAggregate
 ) -> pl.DataFrame:
@@ -517,58 +449,3 @@ def _quantiles(
     groups = keys[np.concatenate(picks)] if keys.width else keys
     value = found.select(finish_quantile(aggregate).alias(aggregate.name)).to_series()
     return pl.DataFrame([pl.Series("w", np.concatenate(windows), pl.Int64), *groups.get_columns(), value])
-
-
-def finish_quantile(aggregate: PlannedAggregate) -> pl.Expr:
-    """The quantile from its neighbours `_low` and `_high`."""
-    value = pl.col("_low")
-    if aggregate.function == "percentile":
-        # Equal neighbours need no interpolation, and infinities do not survive one.
-        apart = pl.col("_low") != pl.col("_high")
-        value = (
-            pl.when(apart & (pl.col("_weight") > 0))
-            .then(pl.col("_low") * (1 - pl.col("_weight")) + pl.col("_high") * pl.col("_weight"))
-            .otherwise(pl.col("_low"))
-        )
-    elif aggregate.function == "approx_percentile":
-        value = _bucket_value(aggregate.parameters[1])
-        if aggregate.type in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
-            value = value.round(0)
-        elif aggregate.type.startswith("DECIMAL"):
-            value = value.cast(pl.Decimal(38, int(aggregate.type.rstrip(")").partition(",")[2])))
-    return value
-
-
-def _bucket_value(error: float) -> pl.Expr:
-    """The value a DDSketch bucket stands for: within `error`, relatively, of every value in it."""
-    gamma = (1 + error) / (1 - error)
-    bucket = pl.col("_low")
-    size = (bucket.abs() - BUCKET_OFFSET) * math.log(gamma)
-    value = size.exp() * (2 / (1 + gamma)) * bucket.sign()
-    return (
-        pl.when(bucket == 0)
-        .then(0.0)
-        .when(bucket == 2**31 - 1)
-        .then(float("nan"))
-        .when(bucket.abs() == 2**31 - 2)
-        .then(bucket.sign() * float("inf"))
-        .otherwise(value)
-    )
-
-
-def _hll_estimate(each: Any, aggregate: PlannedAggregate) -> pl.Series:
-    """Distinct values from HyperLogLog registers, by Ertl's improved estimator (2017), which needs no bias table."""
-    m = float(1 << int(aggregate.parameters[0]))
-    per_group = each.agg(
-        _touched=pl.len(), _power=(pl.lit(2.0) ** (-pl.col(aggregate.columns[0]).cast(pl.Float64))).sum()
-    )
-    untouched = (m - per_group["_touched"].to_numpy()) / m
-    # sigma(x) = x + sum of x^(2^k) * 2^(k-1): what the empty registers say about small cardinalities.
-    x, total, weight = untouched.astype(np.float64), untouched.astype(np.float64), 1.0
-    for _ in range(64):
-        x = x * x
-        total = total + x * weight
-        weight += weight
-    denominator = per_group["_power"].to_numpy() + m * total
-    estimate = np.rint((m * m / (2 * math.log(2))) / denominator).astype(np.int64)
-    return pl.Series(estimate)

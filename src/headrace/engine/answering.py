@@ -19,6 +19,7 @@ from headrace.engine.finish import answer_ddl, answer_schema, direct_finish, spa
 from headrace.engine.sinks import FileSink, Sink
 from headrace.engine.slots import SlotsTask, slots_of
 from headrace.engine.state_io import StateIo
+from headrace.engine.values import spelled
 from headrace.planning import Spent, Workload
 from headrace.policies import Due
 
@@ -198,4 +199,4 @@ class Answering:
             answered.rows[name] = sink.write(results, given.epoch, given.replay) or 0
         except Exception as failure:
             raise_if_not_a_querys(failure)
-            answered.failed[name] = cause_of(failure)
+            answered.failed[name] = cause_of(failure, spelled(query.root))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
-from headrace.errors import CorruptStateError, EngineError, StateError
+from sqlglot.errors import SqlglotError
+
+from headrace.engine.renaming import renamed
+from headrace.errors import CorruptStateError, EngineError, QueryFailure, StateError
 
 __all__ = ["blamed", "cause_of", "raise_if_not_a_querys"]
 
@@ -22,15 +26,57 @@ def blamed(job: Callable[[], list[T]]) -> list[T]:
         raise
 
 
-def cause_of(failure: Exception) -> str:
-    """The first telling line of what Spark says about a failure."""
+def cause_of(failure: Exception, names: Mapping[str, str] | None = None) -> str:
+    """What went wrong in one sentence, with the expression if Spark names it; `names` says what its columns stand for.
+
+    >>> told = '[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\\n== SQL (line 1, position 1) ==\\na0 / a1\\n^^^^^^^'
+    >>> cause_of(ValueError(told), {"a0": "SUM(r.i)", "a1": "COUNT(*)"})
+    'in SUM(r.i) / COUNT(*): Division by zero (DIVIDE_BY_ZERO)'
+    """
     text = str(failure)
-    for line in text.splitlines():
-        if "[" in line and "]" in line and "SQLSTATE" in line:
-            return line[line.index("[") :].strip()
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(failure).__name__)
+    if isinstance(failure, QueryFailure):
+        return text
+    if _OWN in text:
+        return text.rpartition(_OWN)[2].splitlines()[0].strip()
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        found = _SPARK.search(line)
+        if found is not None:
+            words = _ANSI.sub("", found["words"]).strip().rstrip(".")
+            where = _fragment(lines[number + 1 :])
+            place = "" if where is None else f"in {_spelled(where, names or {})}: "
+            return f"{place}{words} ({found['name']})"
+    if _TRACEBACK in text:
+        # The last line of a traceback that begins at the margin says what was raised.
+        raised = [line for line in text.rpartition(_TRACEBACK)[2].splitlines() if _RAISED.match(line)]
+        if raised:
+            return f"a task failed: {raised[-1].strip()}"
+    return next((line.strip() for line in lines if line.strip()), type(failure).__name__)
 
 
+def _fragment(lines: Sequence[str]) -> str | None:
+    """The expression that Spark marks with carets below it."""
+    for line, marks in pairwise(lines[1:4] if lines and lines[0].startswith("== SQL") else ()):
+        if marks.strip() and not marks.strip().strip("^"):
+            return line[marks.index("^") : marks.rindex("^") + 1] or None
+    return None
+
+
+def _spelled(sql: str, names: Mapping[str, str]) -> str:
+    """An expression in the words of the query; as it is where it was cut short and cannot be read."""
+    try:
+        return renamed(sql, names)
+    except SqlglotError:
+        return sql
+
+
+# A failure that a task raised as a sentence, in what Spark makes of it.
+_OWN = f"{QueryFailure.__module__}.{QueryFailure.__qualname__}: "
+_SPARK = re.compile(r"\[(?P<name>[A-Z][A-Z0-9_.]+)\] (?P<words>.*?)\.? SQLSTATE: \w+")
+# Sessions are ANSI sessions: this remedy is none.
+_ANSI = re.compile(r"If necessary set \S*spark\.sql\.ansi\.enabled.*?(?:\.(?=\s|$)|$)")
+_TRACEBACK = "Traceback (most recent call last):"
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:: |$)")
 # What Spark says when a job ends because the run does: nobody's fault.
 _CANCELLED = (
     "cancelled",

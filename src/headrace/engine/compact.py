@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
+from headrace.engine.border import kernels
 from headrace.engine.chunks import Chunk, read_part, read_slices, verify_chunk, write_chunk
 from headrace.engine.panes import Layout, concat, keep_heaviest, merge
+from headrace.errors import CorruptStateError
 
 __all__ = ["CompactTask", "VerifyTask"]
 
@@ -43,9 +45,7 @@ class CompactTask:
                     for name in self.chunks[layout.id]
                     for frame in read_part(self.folder, name, layout.id, bin_)
                 ]
-                frames = [frame for frame in frames if not frame.is_empty()]
-                if frames:
-                    yield layout.id, layout.pane_us, bin_, _together(frames, layout)
+                yield from ((layout.id, layout.pane_us, bin_, frame) for frame in _together(frames, layout))
         for store in self.stores:
             # Rows of a store are put side by side, slice by slice, as many slices as there are.
             slices: dict[int, list[pl.DataFrame]] = {}
@@ -54,18 +54,32 @@ class CompactTask:
                     if number % self.bins in bins:
                         slices.setdefault(number, []).append(frame.filter(pl.col("p") >= self.expired_us[store]))
             for number, found in sorted(slices.items()):
-                rows = pl.concat(found)
-                if not rows.is_empty():
-                    yield store, 1, number, rows
+                yield from ((store, 1, number, rows) for rows in _merged(found, pl.concat))
 
 
-def _together(frames: list[pl.DataFrame], layout: Layout) -> pl.DataFrame:
+def _together(frames: list[pl.DataFrame], layout: Layout) -> list[pl.DataFrame]:
     """One frame of many: their rows side by side where they hardly have panes in common, else merged."""
-    panes = [frame["p"].unique() for frame in frames]
-    if sum(map(len, panes)) <= MERGE_ABOVE * len(pl.concat(panes).unique()):
-        return concat(frames, layout)
-    merged = merge(frames, layout, ["p", *layout.groups])
-    return keep_heaviest(merged, layout, ["p", *layout.groups[: layout.keys]])
+
+    def merged(found: list[pl.DataFrame]) -> pl.DataFrame:
+        panes = [frame["p"].unique() for frame in found]
+        if sum(map(len, panes)) <= MERGE_ABOVE * len(pl.concat(panes).unique()):
+            return concat(found, layout)
+        whole = merge(found, layout, ["p", *layout.groups])
+        return keep_heaviest(whole, layout, ["p", *layout.groups[: layout.keys]])
+
+    return _merged(frames, merged)
+
+
+def _merged(frames: list[pl.DataFrame], how: Callable[[list[pl.DataFrame]], pl.DataFrame]) -> list[pl.DataFrame]:
+    """Frames made one; as they are where that fails, so that who reads them fails, and nobody else."""
+    there = [frame for frame in frames if not frame.is_empty()]
+    try:
+        with kernels():
+            return [how(there)] if there else []
+    except (CorruptStateError, OSError, MemoryError):
+        raise
+    except Exception:
+        return there
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.answer import AnswerSpec, Meter, Panes, answers
+from headrace.engine.border import kernels, told
 from headrace.engine.chunks import open_output
 from headrace.engine.finish import DirectFinish
-from headrace.errors import CorruptStateError
+from headrace.errors import CorruptStateError, QueryFailure
 from headrace.planning import Spent
 from headrace.policies import Due
 
@@ -47,10 +48,6 @@ Combined = tuple[int, tuple[bytes | None, str | None] | Spent]
 Frames = Iterator[tuple[int, pl.DataFrame | None, str | None] | Spent]
 
 
-def _failure(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
 @dataclass(frozen=True)
 class AnswerTask:
     """Hands one query's answers to Spark, typed, for finishing by SQL."""
@@ -64,8 +61,10 @@ class AnswerTask:
         for bin_ in bins:
             if bin_ in bins_of(self.work.spec, self.panes.bins):
                 for _, frame in answers([(self.work.spec, self.work.due)], self.panes, bin_):
-                    if isinstance(frame, Exception):
+                    if isinstance(frame, CorruptStateError | OSError):
                         raise frame
+                    if isinstance(frame, Exception):
+                        raise QueryFailure(told(frame)) from frame
                     table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
                     yield from table.to_batches(max_chunksize=50_000)
 
@@ -142,7 +141,7 @@ class CombineTask:
                 raise frame
             numbers = list(alike.values())[position]
             if isinstance(frame, Exception):
-                yield from ((number, None, _failure(frame)) for number in numbers)
+                yield from ((number, None, told(frame)) for number in numbers)
                 continue
             answered += frame.height
             heads: dict[tuple[object, ...], pl.DataFrame] = {}
@@ -151,10 +150,9 @@ class CombineTask:
                 if finish is None:
                     yield number, frame, None
                     continue
-                cut = (finish.order_by, finish.limit)
-                if cut not in heads:
-                    heads[cut] = finish.head(frame)
-                yield number, heads[cut], None
+                if finish.cut not in heads:
+                    heads[finish.cut] = finish.head(frame)
+                yield number, heads[finish.cut], None
         yield Spent(name, time.perf_counter() - began, meter.panes, meter.rows, answered)
 
 
@@ -183,23 +181,27 @@ class DeliverTask:
                 found.setdefault(number, []).append(frame)
         for number, parts in found.items():
             if number not in errors:
-                yield self._deliver(number, parts)
+                yield from self._deliver(number, parts)
         yield from (Delivery(number, error=error) for number, error in errors.items())
 
-    def _deliver(self, number: int, frames: list[pl.DataFrame]) -> Delivery:
+    def _deliver(self, number: int, frames: list[pl.DataFrame]) -> Iterator[Delivery]:
         work = self.works[number]
         assert work.finish is not None
         assert work.staging is not None
         try:
-            # Windows without rows are made of literals, whose types give way to those of the others.
-            whole = pl.concat(frames, how="vertical_relaxed")
-            table = work.finish.table(work.finish.head(whole) if len(frames) > 1 or not self.combine else whole)
+            with kernels():
+                # Windows without rows are made of literals, whose types give way to those of the others.
+                whole = pl.concat(frames, how="vertical_relaxed")
+                table = work.finish.table(work.finish.head(whole) if len(frames) > 1 or not self.combine else whole)
         except Exception as error:  # the query's own failure: told, not raised
-            return Delivery(number, error=_failure(error))
+            yield Delivery(number, error=told(error))
+            return
+        if not table.num_rows:
+            return
         name = f"{uuid.uuid4().hex}.parquet"
         with open_output(work.staging, name, make_folder=True) as out:
             pq.write_table(table, out, compression="snappy")
-        return Delivery(number, file=name, rows=table.num_rows)
+        yield Delivery(number, file=name, rows=table.num_rows)
 
 
 def _to_ipc(frame: pl.DataFrame) -> bytes:

@@ -41,7 +41,8 @@ class FileSink:
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         folder = uuid4().hex
         try:
-            results.write.format(self.format).options(**self.options).save(f"{for_spark(self.staging)}/{folder}")
+            rows = nullable(results)
+            rows.write.format(self.format).options(**self.options).save(f"{for_spark(self.staging)}/{folder}")
             names = self.storage.names(f"{self.staged}/{folder}")
             self.adopt([f"{folder}/{name}" for name in names if name.startswith("part-")], epoch, replay)
         finally:
@@ -51,3 +52,13 @@ class FileSink:
     def clear(self) -> None:
         """Removes what attempts have left that did not come to their end; nobody must be writing."""
         self.storage.delete(self.staged)
+
+
+def nullable(results: DataFrame) -> DataFrame:
+    """The same rows under a schema that lets every column be NULL: what Spark can prove of an expression may differ
+    from one plan to the next, and the files of a query have one schema."""
+    from pyspark.sql import DataFrame
+
+    session = results.sparkSession
+    rows, schema = results._jdf.queryExecution().toRdd(), results._jdf.schema().asNullable()
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, schema, False), session)

@@ -33,22 +33,33 @@ class DirectFinish:
     order_by: tuple[tuple[str, bool, bool], ...]
     limit: int | None
     schema: pa.Schema
+    ties: bool = False
+
+    @property
+    def cut(self) -> tuple[object, ...]:
+        """What `head` depends on."""
+        return self.order_by, self.limit, self.ties
 
     def head(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The first `limit` rows of each window, ties broken by all other columns; correct on any part of the rows."""
+        """The first `limit` rows of each window, in an order that all columns decide; correct on any part of the rows.
+
+        With ties those that equal the last of them in the columns of ORDER BY stay, too.
+        """
         if self.limit is None:
             return frame
-        rest = [name for name in frame.columns if name not in {name for name, _, _ in self.order_by}]
+        keys = [name for name, _, _ in self.order_by]
+        rest = [name for name in frame.columns if name not in {"window_end", *keys}]
         sortable = [name for name in rest if not frame[name].dtype.is_nested()]
-        return (
-            frame.sort(
-                ["window_end", *(name for name, _, _ in self.order_by), *sortable],
-                descending=[False, *(descending for _, descending, _ in self.order_by), *([False] * len(sortable))],
-                nulls_last=[True, *(not first for _, _, first in self.order_by), *([True] * len(sortable))],
-            )
-            .group_by("window_end", maintain_order=True)
-            .head(self.limit)
+        ordered = frame.sort(
+            ["window_end", *keys, *sortable],
+            descending=[False, *(descending for _, descending, _ in self.order_by), *([False] * len(sortable))],
+            nulls_last=[True, *(not first for _, _, first in self.order_by), *([True] * len(sortable))],
         )
+        place = pl.int_range(pl.len())
+        if self.ties:
+            another = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in keys)
+            place = pl.when(another | (place == 0)).then(place).forward_fill()
+        return ordered.filter(place.over("window_end") < self.limit)
 
     def table(self, frame: pl.DataFrame) -> pa.Table:
         """The result columns, typed as Spark types them."""
@@ -88,7 +99,7 @@ def direct_finish(query: Query) -> DirectFinish | None:
     if len({name.lower() for name, _ in plain}) < len(plain):
         return None
     schema = pa.schema([(name, types[source]) for name, source in plain])
-    return DirectFinish(tuple(plain), tuple(keys), finish.limit, schema)
+    return DirectFinish(tuple(plain), tuple(keys), finish.limit, schema, finish.ties)
 
 
 def _column_types(query: Query) -> tuple[tuple[str, pa.DataType], ...]:
@@ -107,21 +118,32 @@ def answer_ddl(query: Query) -> str:
 
 
 def spark_finish(answers: DataFrame, finish: Finish) -> DataFrame:
-    """The results, by Spark SQL over the answers' columns."""
-    rows = answers
-    if finish.having is not None:
-        rows = rows.filter(finish.having)
+    """The results, by Spark SQL over the answers: HAVING, then DISTINCT, then ORDER BY and LIMIT per window."""
+    rows = answers if finish.having is None else answers.filter(finish.having)
+    window, keys = "window_end", [key.sql for key in finish.order_by]
+    outputs = [(output.name, output.sql) for output in finish.outputs]
+    if finish.distinct:
+        # Results are distinct within their window, also where they do not show it.
+        named = [f"window_end AS {_DISTINCT}w"]
+        named += [f"{sql} AS {_DISTINCT}k{i}" for i, sql in enumerate(keys)]
+        named += [f"{sql} AS {_DISTINCT}o{i}" for i, (_, sql) in enumerate(outputs)]
+        rows = rows.selectExpr(*named).distinct()
+        window, keys = f"{_DISTINCT}w", [f"{_DISTINCT}k{i}" for i in range(len(keys))]
+        outputs = [(name, f"{_DISTINCT}o{i}") for i, (name, _) in enumerate(outputs)]
     if finish.limit is not None:
-        order = ", ".join(
-            f"{key.sql} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
-            for key in finish.order_by
-        )
-        ties = ", ".join(field.name for field in answers.schema.fields if field.dataType.typeName() not in _UNORDERED)
-        rows = rows.selectExpr(
-            "*", f"row_number() OVER (PARTITION BY window_end ORDER BY {order}, {ties}) AS _rank"
-        ).filter(f"_rank <= {finish.limit}")
-    results = rows.selectExpr(*(f"{output.sql} AS `{output.name}`" for output in finish.outputs))
-    return results.distinct() if finish.distinct else results
+        order = [
+            f"{sql} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+            for sql, key in zip(keys, finish.order_by, strict=True)
+        ]
+        if not finish.ties:
+            # All columns decide which of equal rows stay, so that every attempt keeps the same.
+            order += [field.name for field in rows.schema.fields if field.dataType.typeName() not in _UNORDERED]
+        place = "rank()" if finish.ties else "row_number()"
+        over = f"{place} OVER (PARTITION BY {window} ORDER BY {', '.join(order)}) AS _rank"
+        rows = rows.selectExpr("*", over).filter(f"_rank <= {finish.limit}")
+    return rows.selectExpr(*(f"{sql} AS `{name}`" for name, sql in outputs))
 
 
+# Begins the names of columns while results are made distinct; columns of answers are called c0, a0 and so on.
+_DISTINCT = "_d_"
 _UNORDERED = frozenset({"map", "variant"})

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.engine.border import kernels, told
 from headrace.engine.chunks import Part, open_output, read_part, slice_parts
 from headrace.engine.deliver import Delivery
 from headrace.engine.pairs import Matching, pairs
@@ -107,11 +108,14 @@ class JoinTask:
     def _join(self, number: int, work: JoinWork, host: int) -> Iterator[Delivery | Counted]:
         made = Host(self.folder, number, work, host)
         try:
-            yield from _written(number, work, made.results())
+            with kernels():
+                written = _written(number, work, made.results())
+            if written is not None:
+                yield written
         except (CorruptStateError, OSError):
             raise
         except Exception as error:  # the query's own failure: told, not raised
-            yield Delivery(number, error=f"{type(error).__name__}: {error}".splitlines()[0])
+            yield Delivery(number, error=told(error))
         yield made.counted()
 
 
@@ -125,9 +129,10 @@ class PairsTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for host in (host for batch in batches for host in batch.column(0).to_pylist()):
-            for frame in Host(self.folder, 0, self.work, host).candidates():
-                table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
-                yield from table.to_batches(max_chunksize=50_000)
+            with kernels():
+                for frame in Host(self.folder, 0, self.work, host).candidates():
+                    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
+                    yield from table.to_batches(max_chunksize=50_000)
 
 
 class Host:
@@ -306,14 +311,14 @@ def _both(a: pl.DataFrame, b: pl.DataFrame, counts: tuple[int, int]) -> pl.DataF
     return pl.DataFrame([*columns, pair.alias("_pair"), times["_t"]])
 
 
-def _written(number: int, work: JoinWork, results: Iterator[pl.DataFrame]) -> Iterator[Delivery]:
+def _written(number: int, work: JoinWork, results: Iterator[pl.DataFrame]) -> Delivery | None:
     """Writes results as they come; nothing if there are none."""
     assert work.schema is not None
     assert work.staging is not None
     frames = (frame for frame in results if not frame.is_empty())
     first = next(frames, None)
     if first is None:
-        return
+        return None
     name, rows = f"{uuid.uuid4().hex}.parquet", 0
     with (
         open_output(work.staging, name, make_folder=True) as out,
@@ -323,4 +328,4 @@ def _written(number: int, work: JoinWork, results: Iterator[pl.DataFrame]) -> It
             table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).rename_columns(work.schema.names)
             writer.write_table(table.cast(work.schema))
             rows += frame.height
-    yield Delivery(number, file=name, rows=rows)
+    return Delivery(number, file=name, rows=rows)

@@ -29,6 +29,7 @@ from headrace.engine.spark_io import SparkIo
 from headrace.engine.state_io import StateIo
 from headrace.engine.storage import for_spark
 from headrace.engine.user_state import StepKernel, load_function, packed
+from headrace.engine.values import spelled
 from headrace.errors import Problem, SpecError, StateError
 from headrace.model import Column, streams_of
 from headrace.planning import FlowPlan, RowsPlan, StepPlan
@@ -360,7 +361,7 @@ class KeyedOperator:
             sink.write(spark_finish(raw, query.plan.query.finish), epoch, moment.replay)
         except Exception as failure:
             raise_if_not_a_querys(failure)
-            stepped.failed[name] = cause_of(failure)
+            stepped.failed[name] = cause_of(failure, spelled(query.plan.query.root))
         finally:
             self._checkpoint.storage.delete(work.staging.removeprefix(f"{self._checkpoint.storage.root}/"))
 

@@ -23,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.engine.border import kernels, told
 from headrace.engine.chunks import APART, Chunk, open_output, read_numbers, write_chunk
 from headrace.engine.finish import DirectFinish
 from headrace.engine.row_windows import RowsSpec, evaluate, in_order, trim
@@ -286,11 +287,12 @@ class KeyedTask:
         began = time.perf_counter()
         held = _held.pop((self.folder, work.name), None)
         try:
-            return self._turn(number, work, bin_, held, began)
+            with kernels():
+                return self._turn(number, work, bin_, held, began)
         except (CorruptStateError, OSError, MemoryError):
             raise
         except Exception as error:  # the query's own: told, not raised
-            return Worked(number, bin_, error=f"{type(error).__name__}: {error}".splitlines()[0])
+            return Worked(number, bin_, error=told(error))
 
     def _turn(self, number: int, work: KeyedWork, bin_: int, held: _Held | None, began: float) -> Worked:
         kernel, minis = work.kernel, {each.mini: each for each in work.bins.get(bin_, ())}
@@ -373,7 +375,8 @@ class KeyedTask:
     def _loaded(self, work: KeyedWork, parts: Sequence[Read]) -> Any:
         """State from files. A query that fails may lose it: whatever is wrong with it stops the run instead."""
         try:
-            return work.kernel.loaded(parts)
+            with kernels():
+                return work.kernel.loaded(parts)
         except MemoryError:
             raise
         except Exception as error:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from headrace.engine.limbs import columns_of_limbs, fits, split
 from headrace.model import DataType, Kind
 from headrace.planning import ROWS, Measure, Synopsis
+from headrace.planning.synopsis import sum_of
 
 __all__ = [
     "Layout",
@@ -32,7 +34,7 @@ __all__ = [
 class Layout:
     """What a frame of a synopsis looks like, in plain values that travel to tasks.
 
-    `measures` are `(column, kind, type)` with type one of int | wide | float | decimal:<scale> | other.
+    `measures` are `(column, kind, type)` with type one of int | wide | float | decimal:<scale> | limbs:<scale> | other.
     """
 
     id: str
@@ -67,6 +69,8 @@ def layout_of(synopsis: Synopsis, measures: Iterable[Measure], pane_us: int) -> 
 
 def columns_of_measure(name: str, kind: str) -> tuple[str, ...]:
     """The columns of one measure."""
+    if kind == "limbs":
+        return columns_of_limbs(name)
     return (f"{name}_n", f"{name}_mean", f"{name}_m2") if kind == "moments" else (name,)
 
 
@@ -80,7 +84,7 @@ def storage_of(type_: DataType) -> str:
         case Kind.FLOAT | Kind.DOUBLE:
             return "float"
         case Kind.DECIMAL:
-            return f"decimal:{type_.scale}"
+            return f"{'limbs' if sum_of(type_) == 'limbs' else 'decimal'}:{type_.scale}"
         case _:
             return "other"
 
@@ -111,6 +115,8 @@ def row_measure(name: str, kind: str, storage: str, argument: str) -> list[pl.Ex
             return [column.is_not_null().cast(pl.Int64).alias(name)]
         case "sum":
             return [_wide(column, storage).alias(name)]
+        case "limbs":
+            return split(column, name)
         case "min" | "max":
             return [column.alias(name)]
         case "moments":
@@ -126,6 +132,8 @@ def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None],
     Columns in `carry` are functions of the group keys and are kept along.
     """
     aggregates: list[pl.Expr] = [pl.col(name).first() for name in carry]
+    before: list[pl.Expr] = []
+    after: list[pl.Expr] = []
     for (name, kind, storage), argument in zip(layout.measures, arguments, strict=True):
         if argument is None:
             aggregates.append(pl.len().cast(pl.Int64).alias(name))
@@ -136,6 +144,14 @@ def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None],
                 aggregates.append(column.count().cast(pl.Int64).alias(name))
             case "sum":
                 aggregates.append(_sum(column, storage).alias(name))
+            case "limbs":
+                # Split rows cost several times as much; few epochs have values that need it.
+                if fits(rows[argument]):
+                    aggregates.append(_sum(column, storage).alias(name))
+                    after += split(pl.col(name), name)
+                else:
+                    before += split(column, name)
+                    aggregates += [_sum(pl.col(limb), "wide").alias(limb) for limb in columns_of_limbs(name)]
             case "min":
                 aggregates.append(column.min().alias(name))
             case "max":
@@ -149,7 +165,9 @@ def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None],
                 ]
             case other:
                 raise ValueError(f"unknown measure kind '{other}'")
-    return rows.group_by(["p", *layout.groups]).agg(aggregates)
+    made = (rows.with_columns(before) if before else rows).group_by(["p", *layout.groups]).agg(aggregates)
+    # In the order of the layout: frames of one synopsis are put side by side.
+    return made.with_columns(after).select("p", *layout.groups, *carry, *layout.columns) if after else made
 
 
 def concat(frames: Sequence[pl.DataFrame], layout: Layout, carry: Sequence[str] = ()) -> pl.DataFrame:
@@ -173,6 +191,9 @@ def merge(frames: Sequence[pl.DataFrame], layout: Layout, by: Sequence[str], car
                 aggregates.append(column.sum())
             case "sum":
                 aggregates.append(pl.when(column.count() > 0).then(column.sum()).alias(name))
+            case "limbs":
+                limbs = map(pl.col, columns_of_limbs(name))
+                aggregates += [pl.when(limb.count() > 0).then(limb.sum()) for limb in limbs]
             case "min":
                 aggregates.append(column.min())
             case "max":

@@ -20,9 +20,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from headrace.engine.answer import PlannedAggregate, finish_detail, finish_plain, finish_quantile
 from headrace.engine.panes import Layout, row_measure, storage_of
 from headrace.engine.trees import Integers
+from headrace.engine.values import (
+    PlannedAggregate,
+    find_beyond,
+    finish_detail,
+    finish_plain,
+    finish_quantile,
+    text_of,
+)
 from headrace.engine.windows import Ranges, numbered
 from headrace.model import Aggregate
 from headrace.planning import ROWS, RowsPlan
@@ -58,7 +65,9 @@ def spec_of_rows(plan: RowsPlan) -> RowsSpec:
         plan.results,
         tuple(
             (
-                PlannedAggregate(a.name, a.function, str(a.type), a.distinct, "", (), _parameters(a)),
+                PlannedAggregate(
+                    a.name, a.function, str(a.type), a.distinct, "", (), _parameters(a), text_of(a, plan.root.input)
+                ),
                 argument,
                 storage_of(type_),
             )
@@ -165,7 +174,7 @@ class _Plain:
         self._needs: dict[str, tuple[str, ...]] = {}
         columns: list[pl.Expr] = []
         for aggregate, argument, storage in spec.aggregates:
-            needed = [] if argument is None else _measures(aggregate, argument)
+            needed = [] if argument is None else _measures(aggregate, argument, storage)
             self._needs[aggregate.name] = tuple(name for name, _ in needed)
             for name, kind in needed:
                 if argument is not None and name not in measures:
@@ -180,23 +189,32 @@ class _Plain:
         names = self._needs[aggregate.name]
         if not names:
             return pl.Series(high - low)
-        found = [column for name in names for column in self._ranges.measure(name, low, high)]
-        finished = finish_plain(replace(aggregate, columns=names), self._layout)
-        made = pl.DataFrame(found).select(finished.alias("_")).to_series()
+        found = pl.DataFrame([column for name in names for column in self._ranges.measure(name, low, high)])
+        planned = replace(aggregate, columns=names)
+        made = found.select(finish_plain(planned, self._layout).alias("_")).to_series()
+        if find_beyond(found, planned, self._layout, made) is not None:
+            raise aggregate.beyond("one of its windows")
         return made.fill_null(0) if aggregate.function == "count" else made
 
 
-def _measures(aggregate: PlannedAggregate, argument: str) -> list[tuple[str, str]]:
+def _measures(aggregate: PlannedAggregate, argument: str, storage: str) -> list[tuple[str, str]]:
     """Names and kinds of the measures an aggregate is finished from; none if it sees each row of a window."""
     if _sees_rows(aggregate):
         return []
     match aggregate.function:
         case "avg":
-            return [(f"sum_{argument}", "sum"), (f"count_{argument}", "count")]
+            return [_sum(argument, storage), (f"count_{argument}", "count")]
+        case "sum":
+            return [_sum(argument, storage)]
         case "stddev_samp" | "var_samp" | "stddev_pop" | "var_pop":
             return [(f"moments_{argument}", "moments")]
         case kind:
             return [(f"{kind}_{argument}", kind)]
+
+
+def _sum(argument: str, storage: str) -> tuple[str, str]:
+    kind = "limbs" if storage.startswith("limbs") else "sum"
+    return f"{kind}_{argument}", kind
 
 
 def _sees_rows(aggregate: PlannedAggregate) -> bool:

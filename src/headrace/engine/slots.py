@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
-from sqlglot import TokenType
-from sqlglot.dialects.dialect import Dialect
 
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.deliver import CombineTask, DeliverTask, Delivery, Frames, Work
 from headrace.engine.finish import DirectFinish, plain_name
+from headrace.engine.renaming import renamed
 from headrace.model import DataType, Query, columns_of
 from headrace.planning import Spent
 
@@ -106,7 +105,11 @@ def _finish(query: Query) -> DirectFinish:
     order = tuple((plain_name(key.sql) or "", key.descending, key.nulls_first) for key in finish.order_by)
     schema = pa.schema([(output.name, arrow_type(output.type)) for output in finish.outputs])
     return DirectFinish(
-        tuple((output.name, f"o{i}") for i, output in enumerate(finish.outputs)), order, finish.limit, schema
+        tuple((output.name, f"o{i}") for i, output in enumerate(finish.outputs)),
+        order,
+        finish.limit,
+        schema,
+        finish.ties,
     )
 
 
@@ -122,22 +125,6 @@ def _case(expressions: Mapping[str, Sequence[int]], otherwise: str) -> str:
         f"WHEN _q IN ({', '.join(map(str, numbers))}) THEN {sql}" for sql, numbers in expressions.items()
     )  # fmt: skip
     return f"CASE {' '.join(whens)} ELSE {otherwise} END" if expressions else otherwise
-
-
-def renamed(sql: str, names: Mapping[str, str]) -> str:
-    """An expression with other names for its columns.
-
-    >>> renamed("a0 / a1 > 'a0' AND s.a0 = `a0`", {"a0": "x", "a1": "y"})
-    "x / y > 'a0' AND s.a0 = `x`"
-    """
-    text, at, before = "", 0, None
-    for token in Dialect.get_or_raise("spark").tokenize(sql):
-        quoted = token.token_type is TokenType.IDENTIFIER
-        if token.text in names and (quoted or token.token_type is TokenType.VAR) and before is not TokenType.DOT:
-            new = f"`{names[token.text]}`" if quoted else names[token.text]
-            text, at = text + sql[at : token.start] + new, token.end + 1
-        before = token.token_type
-    return text + sql[at:]
 
 
 @dataclass(frozen=True)

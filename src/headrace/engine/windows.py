@@ -7,8 +7,9 @@ ends, and every group, the sum of all panes before it. A window is the differenc
     before 2     7   1   4          window [2, 4): a 9 - 7, b 6 - 1, c 4 - 4 (no pane of c: not in the window)
     before 4     9   6   4
 
-What cannot (minima, maxima, sums of floats, moments, decimals that might not fit) is combined from rows ordered by
-group and time, of which a window is one range per group: a tree of blocks of 2, 4, 8, ... rows has them in a few steps.
+What cannot (minima, maxima, sums of floats, moments) is combined from rows ordered by group and time, of which a window
+is one range per group: a tree of blocks of 2, 4, 8, ... rows has them in a few steps. Sums of decimals are added up in
+that order, too; those of wide ones in two limbs (`limbs.py`), so that their running sums have room.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from headrace.engine.limbs import columns_of_limbs
 from headrace.engine.panes import Layout
 from headrace.engine.trees import Integers, Tree, merge_moments
+from headrace.errors import QueryFailure
 
 __all__ = ["Cut", "Ranges", "View", "numbered"]
 
@@ -340,6 +343,9 @@ class Ranges:
                 return self._float_sum(name)
             case "sum":
                 return self._decimal_sum(name)
+            case "limbs":
+                limbs = [self._decimal_sum(limb) for limb in columns_of_limbs(name)]
+                return lambda low, high: [column for limb in limbs for column in limb(low, high)]
             case "min" | "max":
                 return self._extreme(name, kind)
             case "moments":
@@ -365,7 +371,8 @@ class Ranges:
         greatest = max((abs(v) for v in extremes if v is not None), default=0) * max(1, len(column))
         scale = getattr(column.dtype, "scale", 0)
         if greatest * 10**scale > _DECIMAL_LIMIT:
-            return self._row_by_row(name)
+            # Wide decimals come as limbs, which are far from it: this takes some 10^9 rows of the greatest values.
+            raise QueryFailure("sums of so many decimals need more than 38 digits on the way; CAST them to DOUBLE")
         sums, valid = pl.concat([column.clear(1), column]).fill_null(0).cum_sum(), self._valid(name)
 
         def between(low: Integers, high: Integers) -> list[pl.Series]:
@@ -373,23 +380,6 @@ class Ranges:
             return [made.select(pl.when("valid").then(pl.col("a") - pl.col("b")).alias(name)).to_series()]
 
         return between
-
-    def _row_by_row(self, name: str) -> Evaluator:
-        """Sums of decimals so large that only their own rows may be added."""
-        column = self._rows[name]
-
-        def added(low: Integers, high: Integers) -> list[pl.Series]:
-            lengths = high - low
-            at = np.repeat(low - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
-            rows = pl.DataFrame({"i": np.repeat(np.arange(len(low)), lengths), "x": column.gather(at)})
-            x = pl.col("x")
-            return [
-                rows.group_by("i", maintain_order=True)
-                .agg(pl.when(x.count() > 0).then(x.sum()).alias(name))
-                .get_column(name)
-            ]
-
-        return added
 
     def _float_sum(self, name: str) -> Evaluator:
         leaves = (self._rows[name].fill_null(0.0).to_numpy(),)

@@ -30,8 +30,7 @@ ACCEPTED: dict[type[exp.Expr], frozenset[str]] = _table({
     "Order": "expressions",
     "Ordered": "this desc nulls_first",
     "Limit": "expression limit_options",
-    # WITH TIES is read (`keeps_ties`) and is accepted as soon as the engine keeps ties: write "with_ties" here.
-    "LimitOptions": "",
+    "LimitOptions": "with_ties",
     "Distinct": "expressions",
     "With": "expressions",
     "CTE": "this alias",
@@ -120,7 +119,6 @@ _SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
     ),
     ("LimitOptions", "percent"): ("LIMIT ... PERCENT is not accepted", "LIMIT takes a number of rows"),
     ("LimitOptions", "rows"): ("ROWS after LIMIT is not accepted", "write LIMIT 10"),
-    ("LimitOptions", "with_ties"): ("LIMIT ... WITH TIES is not accepted", "order by more columns"),
     ("Distinct", "on"): ("DISTINCT ON is not accepted", "use GROUP BY"),
     ("With", "recursive"): ("WITH RECURSIVE is not accepted", "join the stream with itself"),
     ("CTE", "materialized"): ("MATERIALIZED is not accepted", "the engine chooses what is shared"),

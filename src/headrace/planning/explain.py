@@ -211,6 +211,11 @@ def _group(workload: Workload, main: str, schedule: GroupSchedule) -> dict[str, 
     }
 
 
+def _measure(kind: str, arguments: tuple[str, ...] | None) -> str:
+    """A measure as a reader knows it: how a sum is kept is no concern of theirs."""
+    return kind if arguments is None else f"{'sum' if kind == 'limbs' else kind}({arguments[0]})"
+
+
 def _synopsis(kept: Kept) -> dict[str, Any]:
     feed = kept.synopsis.feeds[0]
     return {
@@ -219,7 +224,7 @@ def _synopsis(kept: Kept) -> dict[str, Any]:
         "keys": list(feed.keys),
         "detail": feed.detail,
         "where": feed.where,
-        "measures": [m.kind if m.arguments is None else f"{m.kind}({m.arguments[0]})" for m in kept.measures],
+        "measures": [_measure(m.kind, m.arguments) for m in kept.measures],
         "keeps": kept.synopsis.keep,
     }
 

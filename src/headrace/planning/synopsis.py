@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.planning.join import JoinPlan
 
 __all__ = [
+    "NARROW_DIGITS",
     "ROWS",
     "AggregateSource",
     "AnswerPlan",
@@ -38,6 +39,7 @@ __all__ = [
     "normal",
     "plan_answer",
     "scans_of",
+    "sum_of",
 ]
 
 _BIGINT = DataType(Kind.BIGINT)
@@ -59,6 +61,8 @@ MIN_RELATIVE_ERROR = 1e-3
 DEFAULT_RELATIVE_ERROR = 1e-2
 # Spark's default for maxItemsTracked is 10000, which would keep most key spaces whole in every pane.
 DEFAULT_ITEMS_TRACKED = 1000
+# Decimals of so many digits are added up as they are: 10^10 of the greatest of them fit into 38 digits.
+NARROW_DIGITS = 28
 # Log buckets of positive doubles lie within +-355,000 at a relative error of 0.1 %; the offset keeps them positive.
 BUCKET_OFFSET = 1_000_000
 
@@ -77,7 +81,7 @@ class Feed:
 class Measure:
     """A mergeable partial over an argument, in Spark SQL for each feed (None: over rows).
 
-    `kind` is rows | count | sum | min | max | moments.
+    `kind` is rows | count | sum | limbs | min | max | moments; `limbs` is a sum in two columns, of wide decimals.
     """
 
     kind: str
@@ -280,15 +284,24 @@ def _plain(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | Non
         case "count":
             return (draft.add("count", arguments, _BIGINT),)
         case "sum":
-            return (draft.add("sum", arguments, type_),)
+            return (draft.add(sum_of(type_), arguments, type_),)
         case "avg":
-            return (draft.add("sum", arguments, type_), draft.add("count", arguments, _BIGINT))
+            return (draft.add(sum_of(type_), arguments, type_), draft.add("count", arguments, _BIGINT))
         case "min" | "max":
             return (draft.add(aggregate.function, arguments, type_),)
         case "stddev_samp" | "stddev_pop" | "var_samp" | "var_pop":
             return (draft.add("moments", arguments, _DOUBLE),)
         case other:
             raise ValueError(f"unknown aggregate function '{other}'")
+
+
+def sum_of(type_: DataType) -> str:
+    """The kind of measure that holds a sum of values of a type without overflow.
+
+    >>> sum_of(DataType(Kind.DECIMAL, 38, 10)), sum_of(DataType(Kind.DECIMAL, 28, 2)), sum_of(DataType(Kind.BIGINT))
+    ('limbs', 'sum', 'sum')
+    """
+    return "limbs" if type_.kind is Kind.DECIMAL and type_.precision > NARROW_DIGITS else "sum"
 
 
 _Detail = tuple[tuple[str, ...], DataType, int | None, str, tuple[str, ...] | None, tuple[float, ...]]
