@@ -58,9 +58,6 @@ def _staging() -> None:
     """Tasks write results where readers look, instead of where they are renamed from when the epoch takes them."""
     from headrace.engine import file_sink, sinks
 
-    class Visible:
-        """What was the name of the staging folder is the folder of results."""
-
     original = file_sink.FileSink.__init__
 
     def begin(self: Any, spec: Any, storage: Any) -> None:
@@ -72,8 +69,7 @@ def _staging() -> None:
 
 
 def _sinks() -> None:
-    """A replayed epoch's results are appended to those it has given before."""
-    from headrace.engine.delta_sink import DeltaSink
+    """Files of an epoch that is run again are added to those it has given before."""
     from headrace.engine.file_sink import FileSink
 
     adopt = FileSink.adopt
@@ -82,4 +78,3 @@ def _sinks() -> None:
         adopt(self, files, epoch * 1000 + len(self.storage.names("")), False)
 
     FileSink.adopt = append  # type: ignore[method-assign]
-    del DeltaSink.adopt
