@@ -121,8 +121,11 @@ class Plan:
         return "\n".join(lines)
 
 
-def make_plan(seed: int, kafka: bool = True, postgres: bool = True, cluster: bool = True) -> Plan:
-    """The plan of a seed; services that are not to be had are left out, and the plan is another one then."""
+def make_plan(seed: int, kafka: bool = True, postgres: bool = True, cluster: bool = True, brief: bool = False) -> Plan:
+    """The plan of a seed; services that are not to be had are left out, and the plan is another one then.
+
+    A brief one has a life less and longer ones: most of the time of a life goes by until its first epoch is done.
+    """
     rng = random.Random(f"headrace {seed}")
     place = rng.choices(["plain", "kafka", "postgres", "both", "cluster"], [8, 4, 3, 3, 2])[0]
     place = place if {"kafka": kafka, "postgres": postgres, "both": kafka and postgres, "cluster": cluster}.get(
@@ -130,7 +133,8 @@ def make_plan(seed: int, kafka: bool = True, postgres: bool = True, cluster: boo
     on_cluster = place == "cluster"
     asks = _first_asks(rng, place in ("postgres", "both"))
     lives: list[Life] = []
-    count = 2 if on_cluster else 3
+    count = 2 if on_cluster or brief else 3
+    turns = 3 if brief else 2
     file = 0
     number = 0
     kinds = ["kill worker", "stop", "storage error", "full disk", "clock", "rival"] + ["kill executor"] * 3 * on_cluster
@@ -138,17 +142,17 @@ def make_plan(seed: int, kafka: bool = True, postgres: bool = True, cluster: boo
     for at in range(count):
         acts: list[Act] = []
         last_life = at == count - 1
-        for turn in range(2):
+        for turn in range(turns):
             if number:
                 asks = _edited(rng, asks, number)
-            faults = _faults(rng, kinds[number % len(kinds)], turn == 1 and not last_life)
+            faults = _faults(rng, kinds[number % len(kinds)], turn == turns - 1 and not last_life)
             files = rng.randint(2, 3)
             live = number > 0 and not on_cluster and rng.random() < 0.4
             acts.append(Act(file, file + files, asks, faults, live))
             file += files
             number += 1
         if last_life:
-            if rng.random() < 0.4:
+            if rng.random() < 0.4 and not brief:
                 # The next life finds a flush that nobody has ended.
                 death = Fault("kill driver", rng.choice(["after-decision", "after-sinks", "after-manifest"]), 2)
                 acts.append(Act(file, file + 2, asks, (death,), flush=True))

@@ -98,10 +98,10 @@ def small_disk(folder: Path, wanted: bool) -> Iterator[None]:
             subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def play(seed: int, home: Path, without: str = "nothing", plain: bool = False) -> Outcome:
+def play(seed: int, home: Path, without: str = "nothing", plain: bool = False, brief: bool = False) -> Outcome:
     """Plays and judges one seed in a folder of its own."""
     began = time.monotonic()
-    there = dict.fromkeys(("kafka", "postgres", "cluster"), not plain)
+    there = {**dict.fromkeys(("kafka", "postgres", "cluster"), not plain), "brief": brief}
     plan = make_plan(seed, **there)
     full = any(fault.kind == "full disk" for fault in plan.faults)
     home.mkdir(parents=True)
@@ -179,12 +179,13 @@ def main() -> int:
     parser.add_argument("--home", type=Path, default=Path("build/chaos"))
     parser.add_argument("--without", default="nothing", help="take a safeguard away: the seed must then fail")
     parser.add_argument("--plain", action="store_true", help="files in, Parquet and Delta out, local Spark only")
+    parser.add_argument("--brief", action="store_true", help="a life less, for the tests")
     parser.add_argument("--show", action="store_true", help="print the plan and do nothing")
     given = parser.parse_args()
     seeds = [given.seed] if given.seed is not None else list(range(given.first, given.first + given.seeds))
     if given.show:
         for seed in seeds:
-            print(make_plan(seed, *([not given.plain] * 3)))
+            print(make_plan(seed, *([not given.plain] * 3), given.brief))
         return 0
     root = given.home.absolute()
     root.mkdir(parents=True, exist_ok=True)
@@ -192,7 +193,7 @@ def main() -> int:
     for seed in seeds:
         home = root / f"seed{seed}{'' if given.without == 'nothing' else '-' + given.without}"
         shutil.rmtree(home, ignore_errors=True)
-        outcome = play(seed, home, given.without, given.plain)
+        outcome = play(seed, home, given.without, given.plain, given.brief)
         print(outcome, flush=True)
         with (root / "report.jsonl").open("a") as report:
             report.write(json.dumps({**vars(outcome), "without": given.without}) + "\n")
