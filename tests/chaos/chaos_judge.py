@@ -196,7 +196,9 @@ class Judge:
             if ours != theirs:
                 raise Wrong(f"ledger of {name} (used, late, shed, rejected): {theirs}, it must be {ours}")
         folder = self.disk / "state" / "rejected"
-        kept = [json.loads(line)["stream"] for path in folder.glob("epoch-*.json") for line in path.open()]
+        kept = [
+            json.loads(line)["stream"] for path in folder.glob("epoch-*.json") for line in path.read_text().splitlines()
+        ]
         for name, stream in self.streams.items():
             if kept.count(name) != stream.rejected:
                 raise Wrong(f"{kept.count(name)} rejected rows of {name} are kept, {stream.rejected} were rejected")
