@@ -38,5 +38,7 @@ def arrow_type(type_: DataType) -> pa.DataType:
             return pa.list_(arrow_type(type_.fields[0].type))
         case Kind.STRUCT:
             return pa.struct([(field.name, arrow_type(field.type)) for field in type_.fields])
+        case Kind.MAP:
+            return pa.map_(*(arrow_type(field.type) for field in type_.fields))
         case _:
             raise ValueError(f"a result cannot have the type {type_}")

@@ -38,7 +38,6 @@ _BY_RULE = {
         dayofmonth/1 dayofweek/1 dayofyear/1 find_in_set/2 getbit/2 bit_get/2 hash/1- hour/1 instr/2 int/1
         json_array_length/1 len/1 length/1 levenshtein/2-3 locate/2-3 minute/1 month/1 octet_length/1 position/2-3
         quarter/1 regexp_count/2 regexp_instr/2-3 second/1 size/1 unix_date/1 weekday/1 weekofyear/1 year/1
-        charindex/2-3
     """,
     "BIGINT": """
         bigint/1 crc32/1 factorial/1 to_unix_timestamp/1-2 unix_micros/1 unix_millis/1 unix_seconds/1

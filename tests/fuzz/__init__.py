@@ -1,0 +1,1 @@
+"""A fuzzer: random queries over random typed streams, compared with Spark's batch SQL over the admitted rows."""
