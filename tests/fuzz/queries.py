@@ -17,7 +17,6 @@ from fuzz.rows import COLUMNS
 __all__ = ["SHAPES", "Query", "make_query"]
 
 SECOND = 1_000_000
-TIES = False
 _COLUMN = re.compile(r"‹([\w.]+)›")
 _AGGREGATE = re.compile(r"«([^«»¦]*)¦([^«»¦]*)»")
 _HOW = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
@@ -505,14 +504,14 @@ def _order(
         if len(exact) < len(items):
             return "", [], None, False
         terms += [(f"={n}", "") for n, *_ in items]
-    elif TIES and terms and rng.random() < 0.3:
+    elif terms and rng.random() < 0.3:
         ties = True
     else:
         terms += [(text, _direction(rng)) for _, text in keys]
     if not terms:
         return "", [], None, False
     text = " ORDER BY " + ", ".join(f"{t.removeprefix('=')}{direction}" for t, direction in terms)
-    limit = rng.choice((1, 1, 1, 2, 2, 3, 3, 5, 10)) if ties or rng.random() < 0.85 else None
+    limit = rng.choice((0, 1, 1, 1, 2, 2, 3, 3, 5, 10)) if ties or rng.random() < 0.85 else None
     return text, terms, limit, ties
 
 
