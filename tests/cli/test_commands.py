@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ engine: {{checkpoint: state}}
 def spec(tmp_path: Path) -> Path:
     path = tmp_path / "p.yml"
     path.write_text(PIPELINE.format(window="[WINDOW 60 s SLIDE 20 s]"))
+    (tmp_path / "in").mkdir()
     return path
 
 
@@ -80,6 +82,7 @@ def test_a_function_is_checked_and_explained_without_being_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "p.yml"
+    (tmp_path / "in").mkdir()
     path.write_text(FUNCTION)
     (tmp_path / "count_beside.py").write_text("raise RuntimeError('it was run')\ndef step(state, rows): ...\n")
     assert _run(["check", str(path)], False) == 0
@@ -106,6 +109,7 @@ def test_what_is_wrong_with_a_function_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: list[str]
 ) -> None:
     path = tmp_path / "p.yml"
+    (tmp_path / "in").mkdir()
     (tmp_path / "count_beside.py").write_text("from json import loads as other\nstep = other\n")
     assert old in FUNCTION
     path.write_text(FUNCTION.replace(old, new))
@@ -170,6 +174,12 @@ def test_explain_knows_the_settings(tmp_path: Path, capsys: pytest.CaptureFixtur
         pytest.param(["bench", "nothing"], "known: ingest", id="a bench that is not there"),
         pytest.param(["run"], "spec", id="an argument left out"),
         pytest.param(["dance"], "dance", id="a command that is not there"),
+        pytest.param(["check", "x.yml", "--conf", "nonsense"], "--conf nonsense: write KEY=VALUE", id="no setting"),
+        pytest.param(["check", "x.yml", "--conf", "a=b"], "--conf a=b: settings of Spark begin", id="not Spark's"),
+        pytest.param(
+            ["ask", "x", "SELECT 1", "--master", "moon"], "'moon' is not a Spark master; write", id="no master"
+        ),
+        pytest.param(["ask", "x", "SELECT 1", "--master", "local[0]"], "'local[0]' is not a Spark", id="no cores"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
@@ -180,6 +190,30 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert captured.out == ""
     assert words in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["--version"], False) == 0
+    assert capsys.readouterr().out == f"headrace {version('headrace')}\n"
+
+
+def test_a_run_in_which_a_query_failed_exits_1_and_says_which(
+    spec: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    (table,) = make_epochs(seed=63, epochs=1)
+    write_epochs(spec.parent / "in", [table.select(["ts", "k", "g", "i"])])
+    spec.write_text(spec.read_text().replace("SUM(i)", "SUM(1 / (i - i))"))
+    assert _run(["run", str(spec), "--once", "--flush", "--json"], False) == 1
+    captured = capsys.readouterr()
+    said = [line for line in captured.err.splitlines() if line.startswith("headrace: ")]
+    assert len(said) == 1
+    assert said[0].startswith("headrace: query 'by_key' failed: [DIVIDE_BY_ZERO]")
+    end = json.loads(captured.out.splitlines()[-1])
+    assert (end["event"], end["level"], list(end["failed"])) == ("end", "warning", ["by_key"])
+    assert_same(
+        results(spec.parent / "out" / "total"), expected(admit([table], 20).rows, "count(here)", "", 60, 20, False)
+    )
 
 
 def test_run_once_with_flush_then_status(spec: Path, spark: Any, capsys: pytest.CaptureFixture[str]) -> None:

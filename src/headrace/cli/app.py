@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.stopping import Stopped
 from headrace.errors import HeadraceError, SpecError
 
 __all__ = ["app", "main"]
@@ -31,8 +34,19 @@ Conf = Annotated[list[str] | None, typer.Option("--conf", help="A Spark setting,
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.", hidden=True)]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {version('headrace')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+]
+
+
 @app.callback()
-def options(debug: Debug = False) -> None:
+def options(debug: Debug = False, version: Version = False) -> None:
     """Many continuous SQL queries over streams, on Apache Spark."""
 
 
@@ -61,24 +75,26 @@ def run(
     ] = False,
 ) -> None:
     """Run a pipeline until stopped, or once over what is there; edits of its queries take effect when saved."""
-    from headrace.cli.checking import make_importable
-    from headrace.cli.running import run_pipeline
-    from headrace.language import load_pipeline
+    from headrace.cli.checking import examine
 
     if flush and not once:
         raise SpecError("--flush closes windows when a run ends by itself; use it with --once")
-    pipeline = load_pipeline(spec)
+    settings = _settings(conf)
+    examined = examine(spec, settings)
+    pipeline = examined.sound()
     if site is not None:
         raise SpecError(f"--site {site}: running a pipeline on several sites is not part of this version")
-    make_importable(spec)
+    from headrace.cli.running import run_pipeline
+
     run_pipeline(
         pipeline,
         once=once,
         flush=flush,
         master=master,
-        conf=_settings(conf),
+        conf=settings,
         spec=None if once else spec,
         as_json=as_json,
+        notes=examined.notes,
     )
 
 
@@ -87,16 +103,20 @@ def check(
     spec: Spec,
     spark: Annotated[bool, typer.Option("--spark", help="Let Spark judge the expressions too.")] = False,
     as_json: AsJson = False,
+    conf: Conf = None,
 ) -> None:
-    """Name every problem of a pipeline file, or say "ok"."""
-    from headrace.cli.checking import problems_of
+    """Name every problem of a pipeline file, or say "ok"; `run` refuses what is named here."""
+    from headrace.cli.checking import examine
 
-    problems = problems_of(spec, spark)
+    examined = examine(spec, _settings(conf), spark)
+    problems = examined.problems
     if as_json:
         found = [{"file": p.file, "line": p.line, "column": p.column, "query": p.query, "message": p.message,
                   "hint": p.hint} for p in problems]  # fmt: skip
-        typer.echo(json.dumps({"ok": not problems, "problems": found}))
+        typer.echo(json.dumps({"ok": not problems, "problems": found, "notes": list(examined.notes)}))
         raise typer.Exit(2 if problems else 0)
+    for note in examined.notes:
+        typer.echo(f"note: {note}", err=True)
     if problems:
         raise SpecError(problems)
     typer.echo("ok")
@@ -186,6 +206,8 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
             raise SpecError(f"--conf {item}: write KEY=VALUE, such as --conf spark.driver.memory=4g")
+        if not key.strip().startswith("spark."):
+            raise SpecError(f"--conf {item}: settings of Spark begin with 'spark.', such as spark.driver.memory")
         settings[key.strip()] = value.strip()
     return settings
 
@@ -195,6 +217,11 @@ def main() -> None:
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     code = _run([a for a in arguments if a != "--debug"], debug)
+    if code > 128:
+        # A signal that does not wait: nor for Spark, which ends by itself when its driver is gone.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     if "headrace.engine.session" in sys.modules:
         from headrace.engine.session import end_session
 
@@ -217,6 +244,8 @@ def _run(arguments: list[str], debug: bool) -> int:
         return 130
     except KeyboardInterrupt:
         return 130
+    except Stopped as stopped:
+        return stopped.exit_code
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             print(f"headrace: {error.format_message()}", file=sys.stderr)

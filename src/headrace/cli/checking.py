@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+from headrace.cli.preflight import look_around
 from headrace.errors import Problem, SpecError
-from headrace.language import load_pipeline
-from headrace.model import Step
+from headrace.language import line_of, load_pipeline
+from headrace.model import Pipeline, Query, Step
 from headrace.planning import plan_query
 from headrace.policies import tuning_of
 
-__all__ = ["make_importable", "problems_of", "why_missing"]
+__all__ = ["Examined", "examine", "make_importable", "why_missing"]
 
 
 def make_importable(spec: Path) -> None:
@@ -30,6 +31,8 @@ def make_importable(spec: Path) -> None:
 def why_missing(function: str) -> str | None:
     """Why `module:name` names nothing, as far as can be told without running a line of the module."""
     module, _, attribute = function.partition(":")
+    if not module or not attribute:
+        return "write module:name"
     try:
         found = _found(module)
         if found is None:
@@ -69,9 +72,25 @@ def _bound(tree: ast.AST) -> Iterator[str]:
             yield (node.asname or node.name).split(".")[0]
 
 
-def problems_of(spec: Path, spark: bool = False) -> list[Problem]:
-    """All problems; with `spark` also what Spark says of the expressions."""
+@dataclass(frozen=True)
+class Examined:
+    """A pipeline file as far as can be told without running it: every problem, and what is to be known besides."""
+
+    pipeline: Pipeline | None
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def sound(self) -> Pipeline:
+        """The pipeline, if nothing is wrong with it; else SpecError with every problem."""
+        if self.problems or self.pipeline is None:
+            raise SpecError(self.problems)
+        return self.pipeline
+
+
+def examine(spec: Path, conf: Mapping[str, str] | None = None, spark: bool = False) -> Examined:
+    """What `check` says of a file, and `run` before it starts; with `spark` also what Spark says of the expressions."""
     problems: list[Problem] = []
+    notes: list[str] = []
 
     @contextmanager
     def noting() -> Iterator[None]:
@@ -80,28 +99,40 @@ def problems_of(spec: Path, spark: bool = False) -> list[Problem]:
         except SpecError as error:
             problems.extend(error.problems)
 
-    with noting():
+    try:
         pipeline = load_pipeline(spec)
-    if problems:
-        return problems
+    except SpecError as error:
+        return Examined(None, error.problems)
+    settings = {**dict(pipeline.engine.conf), **(conf or {})}
     make_importable(spec)
     with noting():
-        tuning_of(dict(pipeline.engine.conf))
+        tuning_of(settings)
     for query in pipeline.queries:
         with noting():
             plan_query(query)
-        if isinstance(query.root, Step):
-            step = query.root.step
-            named = {"function": step.function, **({"migration": step.migration} if step.migration else {})}
-            for what, name in named.items():
-                missing = why_missing(name)
-                if missing is not None:
-                    problems.append(Problem(f"{what} '{name}' is not there: {missing}", query=query.name))
-    if spark:
-        from headrace.engine import build_session, judge
+        for what, function in _functions(query):
+            missing = why_missing(function)
+            if missing is not None:
+                problems.append(Problem(f"{what} '{function}' is not there: {missing}", query=query.name))
+    for found in look_around(pipeline, settings):
+        problem = replace(found.problem, file=str(spec), line=line_of(spec, *found.keys))
+        notes.append(str(problem)) if found.note else problems.append(problem)
+    if spark and not problems:
+        from headrace.engine import build_session, judge, session_settings
 
-        session = build_session("check")
+        session = build_session("check", conf=session_settings(pipeline, conf or {}))
         for query in pipeline.queries:
             with noting():
                 judge(query, pipeline.streams, session)
-    return [problem if problem.file else replace(problem, file=str(spec)) for problem in problems]
+    named = (problem if problem.file else replace(problem, file=str(spec)) for problem in problems)
+    return Examined(pipeline, tuple(named), tuple(notes))
+
+
+def _functions(query: Query) -> Iterator[tuple[str, str]]:
+    """What a query names functions for, and the functions: `module:name`."""
+    if isinstance(query.root, Step):
+        yield "function", query.root.step.function
+        if query.root.step.migration is not None:
+            yield "migration", query.root.step.migration
+    if query.sink.format == "python":
+        yield "sink function", dict(query.sink.options).get("function", "")

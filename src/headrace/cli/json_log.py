@@ -4,7 +4,7 @@ Every line has `time` (ISO 8601, UTC), `level` (info, warning) and `event`:
 decision   what was decided for an epoch, as `headrace status --json` shows it, with reasons
 epoch      what is true after an epoch: streams, queries, state and the last epoch, as in `headrace status --json`
 note       `text`, what a user should know
-end        the last epoch, when the run ends
+end        the last epoch, when the run ends, and the queries that have failed with their causes
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class JsonLog:
         self._line("warning" if failed else "info", "epoch", **{key: status[key] for key in _EPOCH})
 
     def close(self, manifest: Manifest | None) -> None:
-        self._line("info", "end", epoch=-1 if manifest is None else manifest.epoch)
+        queries = {} if manifest is None else manifest.queries
+        failed = {name: state.failed for name, state in queries.items() if state.failed is not None}
+        epoch = -1 if manifest is None else manifest.epoch
+        self._line("warning" if failed else "info", "end", epoch=epoch, failed=failed)
 
     def _line(self, level: str, event: str, **fields: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

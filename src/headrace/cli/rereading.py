@@ -163,8 +163,14 @@ class Settled:
 class Rereading:
     """Watches a pipeline file and takes its changes over into a run, which never ends because of one."""
 
-    def __init__(self, spec: Path, pipeline: Pipeline, report: Callable[[str], None]) -> None:
-        self._spec, self._pipeline, self._report = spec, pipeline, report
+    def __init__(
+        self,
+        spec: Path,
+        pipeline: Pipeline,
+        report: Callable[[str], None],
+        load: Callable[[Path], Pipeline] = load_pipeline,
+    ) -> None:
+        self._spec, self._pipeline, self._report, self._load = spec, pipeline, report, load
         self._settled = Settled(FileLook(spec))
         self._ended = threading.Event()
 
@@ -188,7 +194,7 @@ class Rereading:
     def reread(self, run: Changing) -> None:
         """Takes the file over as it is now, or says why not."""
         try:
-            edit = compare(self._pipeline, load_pipeline(self._spec))
+            edit = compare(self._pipeline, self._load(self._spec))
             if edit.add or edit.drop:
                 self._report(f"{self._spec} has changed")
                 run.change(edit.add, edit.drop)

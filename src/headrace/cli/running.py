@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 import typer
 from rich.console import Console
 from rich.live import Live
 
+from headrace.cli.checking import examine
 from headrace.cli.json_log import JsonLog
 from headrace.cli.rereading import Rereading
 from headrace.cli.showing import epoch_line, live_view
+from headrace.cli.stopping import Stopping
 from headrace.engine import Hooks, Manifest, build_session, describe, session_settings, start
-from headrace.errors import SpecError
+from headrace.errors import EngineError, SpecError
 from headrace.model import EpochDecision, Pipeline
 from headrace.planning import plan_query
 
@@ -84,47 +83,47 @@ def run_pipeline(
     conf: Mapping[str, str],
     spec: Path | None = None,
     as_json: bool = False,
+    notes: Sequence[str] = (),
 ) -> Manifest:
-    """Runs until it ends by itself or is interrupted; gives the last manifest. Edits of `spec` are taken over."""
+    """Runs until it ends by itself or is stopped; gives the last manifest. Edits of `spec` are taken over.
+
+    EngineError, once the other queries have finished, if some have failed.
+    """
     if not pipeline.queries:
         raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
     for query in pipeline.queries:
         plan_query(query)  # refuses what this version does not run, before Spark starts
     root = str(pipeline.engine.checkpoint)
     watcher: _Watcher = JsonLog(root) if as_json else _Shown(root)
+    for note in notes:
+        watcher.note(note)
     if pipeline.sites:
         watcher.note("sites, network and placement are checked, and everything runs here")
     manifest: Manifest | None = None
-    rereading = None if spec is None else Rereading(spec, pipeline, watcher.note)
+    rereading = (
+        None if spec is None else Rereading(spec, pipeline, watcher.note, lambda edited: examine(edited, conf).sound())
+    )
     try:
-        spark = build_session(pipeline.name, master, session_settings(pipeline, conf))
-        hooks = Hooks(on_decision=watcher.decision, on_epoch=watcher.epoch, on_note=watcher.note)
-        run = start(pipeline, spark, once=once, flush=flush, hooks=hooks)
-        manifest = run.progress
-
-        stopping = threading.Event()
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            """The first signal lets the epoch under way end, the second does not wait for it."""
-            if stopping.is_set():
-                raise KeyboardInterrupt
-            stopping.set()
-
-        previous: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        if rereading is not None:
-            rereading.start(run)
-        try:
-            # In pieces: a signal that broke into a call of Spark's would fill standard error with its complaints.
-            while not run.await_termination(timeout_s=1):
-                if stopping.is_set():
-                    run.stop()
-                    break
-        finally:
+        with Stopping() as stopping:
+            with stopping.at_once():
+                spark = build_session(pipeline.name, master, session_settings(pipeline, conf))
+            hooks = Hooks(on_decision=watcher.decision, on_epoch=watcher.epoch, on_note=watcher.note)
+            run = start(pipeline, spark, once=once, flush=flush, hooks=hooks)
             if rereading is not None:
-                rereading.stop()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-            manifest = run.progress
-        return manifest
+                rereading.start(run)
+            try:
+                # In pieces: a signal that broke into a call of Spark's would fill standard error with its complaints.
+                while not run.await_termination(timeout_s=1):
+                    if stopping.asked:
+                        watcher.note("stopping after the epoch under way; a second signal does not wait for it")
+                        run.stop()
+                        break
+            finally:
+                if rereading is not None:
+                    rereading.stop()
+                manifest = run.progress
     finally:
         watcher.close(manifest)
+    if run.failed:
+        raise EngineError("\n".join(f"query '{name}' failed: {cause}" for name, cause in run.failed.items()))
+    return manifest

@@ -116,6 +116,11 @@ class Run:
         }
 
     @property
+    def failed(self) -> dict[str, str]:
+        """The queries that have failed, and why; the others go on without them."""
+        return {name: state.failed for name, state in self.progress.queries.items() if state.failed is not None}
+
+    @property
     def progress(self) -> Manifest:
         """What the last committed epoch left."""
         return self._parts.epochs.manifest

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headrace.errors import EnvironmentProblem
+from headrace.errors import EnvironmentProblem, SpecError
 from headrace.policies import SETTINGS, Tuning, tuning_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ _STATIC = {
 }
 
 
+# As Spark reads them.
+_MASTER = re.compile(
+    r"local|local\[(\*|[1-9][0-9]{0,3})(\s*,\s*[1-9][0-9]{0,3})?\]"
+    r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]|spark://\S+|yarn|k8s://\S+"
+)
+
+
 def build_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session for one engine; `conf` wins over every setting here but those that answers depend on."""
     from pyspark.logger import PySparkLogger
@@ -60,13 +68,16 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if (master or "local").startswith("local") else None
     cores = os.cpu_count() or 2
-    builder = SparkSession.builder.appName(f"headrace {name}").master(master or f"local[{cores},4]")
+    given = master or (conf or {}).get("spark.master")
+    checked = f"local[{cores},4]" if given is None else _checked_master(given)
+    builder = SparkSession.builder.appName(f"headrace {name}").master(checked)
     settings = {
         **_STATIC,
         **_FAST_ARROW,
         "spark.sql.shuffle.partitions": str(cores),
         **(conf or {}),
         **_REQUIRED,
+        "spark.master": checked,
     }
     name = f"spark.hadoop.{_UMASK}"
     settings[name] = _umask_mode(settings.get(name))
@@ -75,15 +86,35 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        if "JAVA_GATEWAY_EXITED" not in str(error) or not settings.get("spark.jars.packages"):
-            raise
-        raise EnvironmentProblem(
-            f"Spark did not start with the packages {settings['spark.jars.packages']}; if they cannot be fetched (its "
-            "report is above), check names and versions, set engine: {conf: {spark.jars.repositories: ...}}, or name "
-            "jars you have in engine: {jars: [...]}"
-        ) from error
+        raise EnvironmentProblem(_why_no_spark(str(error), settings)) from error
     tune(session)
     return session
+
+
+def _why_no_spark(report: str, settings: Mapping[str, str]) -> str:
+    packages = settings.get("spark.jars.packages")
+    if "JAVA_GATEWAY_EXITED" in report and packages:
+        return (
+            f"Spark did not start with the packages {packages}; if they cannot be fetched (its report is above), check "
+            "names and versions, set engine: {conf: {spark.jars.repositories: ...}}, or name jars you have in engine: "
+            "{jars: [...]}"
+        )
+    if "JAVA_GATEWAY_EXITED" in report:
+        return (
+            "Spark's Java process did not start (its report is above); check Java, and settings for it, such as "
+            "spark.driver.memory"
+        )
+    lines = [line.strip() for line in report.splitlines() if line.strip()]
+    telling = [line for line in lines if "Exception: " in line] or lines or ["no reason given"]
+    return f"Spark did not start: {telling[0]}; check --master, --conf and engine: {{conf: ...}}"
+
+
+def _checked_master(master: str) -> str:
+    if not _MASTER.fullmatch(master):
+        raise SpecError(
+            f"'{master}' is not a Spark master; write local, local[4], spark://host:7077, yarn or k8s://https://host:443"
+        )
+    return master
 
 
 def end_session() -> None:

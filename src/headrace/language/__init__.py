@@ -2,9 +2,11 @@
 
 from headrace.language.binder import bind_query
 from headrace.language.ddl import parse_schema, parse_type
+from headrace.language.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
 from headrace.language.kept_text import is_own_text
-from headrace.language.paths import is_name
-from headrace.language.pipeline_file import include_patterns, load_pipeline
+from headrace.language.paths import is_name, local_path
+from headrace.language.pipeline_file import include_patterns, line_of, load_pipeline
+from headrace.language.suggest import nearest
 from headrace.language.synthetic import (
     SYNTHETIC_COLUMNS,
     SYNTHETIC_FORMAT,
@@ -14,6 +16,10 @@ from headrace.language.synthetic import (
 )
 
 __all__ = [
+    "FILE_SOURCES",
+    "PATHLESS_SINKS",
+    "SINKS",
+    "SOURCES",
     "SYNTHETIC_COLUMNS",
     "SYNTHETIC_FORMAT",
     "SYNTHETIC_OPTIONS",
@@ -23,7 +29,10 @@ __all__ = [
     "include_patterns",
     "is_name",
     "is_own_text",
+    "line_of",
     "load_pipeline",
+    "local_path",
+    "nearest",
     "parse_schema",
     "parse_type",
 ]

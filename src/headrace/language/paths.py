@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from pathlib import Path
+from urllib.parse import unquote
 
 from headrace.language.words import shown
 from headrace.language.yaml_nodes import Value
 
-__all__ = ["absolute", "is_name", "is_uri", "read_path", "why_no_path"]
+__all__ = ["absolute", "is_name", "is_uri", "local_path", "read_path", "why_no_path"]
 
 # Letters before a colon: s3a://bucket, hdfs:///x, file:/tmp. One letter is left to Windows drives.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -32,6 +33,17 @@ def absolute(path: str, base: Path) -> str:
 def is_uri(path: str) -> bool:
     """Whether a path names its file system."""
     return _URI.match(path) is not None
+
+
+def local_path(path: str) -> Path | None:
+    """The place of a path on this machine; None if it is on another file system.
+
+    >>> local_path("/srv/in"), local_path("file:///srv/in"), local_path("s3a://bucket/in")
+    (PosixPath('/srv/in'), PosixPath('/srv/in'), None)
+    """
+    if path.lower().startswith("file:"):
+        return Path("/" + unquote(path[5:]).lstrip("/"))
+    return None if is_uri(path) else Path(path)
 
 
 def is_name(text: str) -> bool:

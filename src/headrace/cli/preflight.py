@@ -1,0 +1,98 @@
+"""What a pipeline needs around it, looked for before Spark starts: formats, inputs, folders it can write to, jars."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import Problem
+from headrace.language import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES, local_path, nearest
+from headrace.model import Pipeline
+
+__all__ = ["Finding", "look_around"]
+
+# Settings, and variables of the environment, by which Spark gets more than its own jars.
+_BRINGING = ("spark.jars", "spark.driver.extraClassPath", "spark.plugins", "spark.submit.pyFiles")
+_BRINGING_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "PYSPARK_SUBMIT_ARGS")
+# From the first of these on a path stands for several.
+_PATTERN = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to be said of a pipeline, and the keys of its file under which it stands; a note is no problem."""
+
+    problem: Problem
+    keys: tuple[str, ...]
+    note: bool = False
+
+
+def look_around(pipeline: Pipeline, conf: Mapping[str, str]) -> Iterator[Finding]:
+    """What is missing or unknown, as far as can be told from here; `conf` are Spark's settings."""
+    brought = bool(pipeline.engine.packages or pipeline.engine.jars)
+    brought |= any(key.startswith(_BRINGING) for key in conf) or any(map(os.environ.get, _BRINGING_VARIABLES))
+    for stream in pipeline.streams:
+        source, keys = stream.source, ("streams", stream.name, "source")
+        if source is None:
+            continue
+        what = f"stream '{stream.name}' is read as '{source.format}'"
+        yield from _format(what, source.format, SOURCES, brought, (*keys, "format"), None)
+        why = None if source.path is None or source.format not in FILE_SOURCES else _no_input(source.path)
+        if why is not None:
+            yield Finding(Problem(f"stream '{stream.name}' reads {source.path}, {why}"), (*keys, "path"))
+    for query in pipeline.queries:
+        sink, keys = query.sink, ("queries", query.name, "sink")
+        what = f"results are written as '{sink.format}'"
+        yield from _format(what, sink.format, SINKS, brought, (*keys, "format"), query.name)
+        why = None if sink.path is None or sink.format in PATHLESS_SINKS else _not_writable(sink.path)
+        if why is not None:
+            yield Finding(Problem(f"results go to {sink.path}, {why}", query=query.name), (*keys, "path"))
+    checkpoint = pipeline.engine.checkpoint
+    why = None if checkpoint is None else _not_writable(checkpoint)
+    if why is not None:
+        yield Finding(Problem(f"the checkpoint is {checkpoint}, {why}"), ("engine", "checkpoint"))
+    for jar in pipeline.engine.jars:
+        place = local_path(jar)
+        if place is not None and not place.is_file():
+            yield Finding(Problem(f"there is no jar {jar}", hint="check the path"), ("engine", "jars"))
+
+
+def _format(
+    what: str, name: str, known: frozenset[str], brought: bool, keys: tuple[str, ...], query: str | None
+) -> Iterator[Finding]:
+    if name in known:
+        return
+    hint = nearest(name, sorted(known))
+    if brought or "." in name:
+        text = f"{what}, which is no format of Spark's own; it has to come with the packages or jars that Spark gets"
+        yield Finding(Problem(text, query=query, hint=hint), keys, note=True)
+    else:
+        text = f"{what}, and there is no such format"
+        yield Finding(
+            Problem(text, query=query, hint=f"{hint}; one of a package needs engine: {{packages: [...]}}"), keys
+        )
+
+
+def _no_input(path: str) -> str | None:
+    """Why files cannot be read from a path; None if they can, or if that shows only later."""
+    pattern = _PATTERN.search(path)
+    place = local_path(path[: pattern.start()].rpartition("/")[0] if pattern else path)
+    if place is None:
+        return None
+    if not place.exists():
+        return "which is not there"
+    return None if os.access(place, os.R_OK | (os.X_OK if place.is_dir() else 0)) else "which cannot be read"
+
+
+def _not_writable(path: str) -> str | None:
+    """Why a folder cannot be made or written to; None if it can, or if that shows only later."""
+    place = local_path(path)
+    if place is None:
+        return None
+    there = next((each for each in (place, *place.parents) if os.path.lexists(each)), Path("/"))
+    if not there.is_dir():
+        return "which is a file, not a folder" if there == place else f"but {there} is a file, not a folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"but {there} cannot be written to"
