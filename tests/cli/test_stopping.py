@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.cli import running
 from headrace.cli.stopping import Stopped, Stopping
-from headrace.engine import describe_checkpoint
+from headrace.engine import Manifest, describe_checkpoint
+from headrace.errors import EngineError
+from headrace.language import bind_query, parse_schema
+from headrace.model import Pipeline, Stream
 
 # Four processes with a Spark each, one after the other; a busy machine takes its time.
 pytestmark = pytest.mark.timeout(900)
@@ -39,10 +44,11 @@ HOME = Path(__file__).parent
 def take(results, epoch):
     rows = sorted(tuple(row) for row in results.collect())
     if (HOME / "arrived").exists():
-        with open(HOME / "arrived", "w"), open(HOME / "go"):
-            pass
+        (HOME / "arrived").write_text("")
+        (HOME / "go").read_text()
     (HOME / f"epoch-{epoch}").write_text(repr([row[-1] for row in rows]))
 """
+PACKETS = Stream("r", parse_schema("ts TIMESTAMP"), "ts")
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -96,9 +102,25 @@ class Process:
         return self.started.returncode, errors
 
 
-def test_signals_in_every_phase_of_a_run(home: Path) -> None:
+@pytest.fixture
+def launch(home: Path) -> Iterator[Callable[[], Process]]:
+    """Starts `headrace run`; whatever a failed test leaves of it is ended."""
+    processes: list[Process] = []
+
+    def launched() -> Process:
+        processes.append(Process(home))
+        return processes[-1]
+
+    yield launched
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.started.pid, signal.SIGKILL)
+        process.started.communicate()
+
+
+def test_signals_in_every_phase_of_a_run(home: Path, launch: Callable[[], Process]) -> None:
     # While Spark starts nothing is under way: the first signal is enough.
-    process = Process(home)
+    process = launch()
     process.read_until(process.started.stderr, lambda line: "WARNING" in line)
     process.send(signal.SIGINT)
     code, errors = process.end()
@@ -109,7 +131,7 @@ def test_signals_in_every_phase_of_a_run(home: Path) -> None:
     # In an epoch the first signal waits for its end, the second does not.
     os.mkfifo(home / "arrived")
     os.mkfifo(home / "go")
-    process = Process(home)
+    process = launch()
     (home / "arrived").read_text()
     process.send(signal.SIGTERM)
     process.said("note", "stopping after the epoch under way")
@@ -121,7 +143,7 @@ def test_signals_in_every_phase_of_a_run(home: Path) -> None:
     assert not (home / "epoch-0").exists()
 
     # The next run begins with that epoch; one signal lets it end.
-    process = Process(home)
+    process = launch()
     (home / "arrived").read_text()
     process.send(signal.SIGINT)
     process.said("note", "stopping after the epoch under way")
@@ -134,7 +156,7 @@ def test_signals_in_every_phase_of_a_run(home: Path) -> None:
     assert (home / "epoch-0").read_text() == repr([sum(range(20)), sum(range(20, 40))])
 
     # Between epochs there is nothing to wait for.
-    process = Process(home)
+    process = launch()
     process.said("epoch")
     process.send(signal.SIGTERM)
     code, errors = process.end()
@@ -149,14 +171,66 @@ def test_the_first_signal_is_noted_and_the_second_is_raised() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with Stopping() as stopping:
         signal.raise_signal(signal.SIGTERM)
-        assert stopping.asked
+        assert stopping.asked == signal.SIGTERM
         with pytest.raises(Stopped) as caught:
             signal.raise_signal(signal.SIGINT)
     assert caught.value.exit_code == 130
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_spark_does_not_keep_the_handler_it_puts_in_place() -> None:
+    with Stopping() as stopping:
+        with stopping.at_once():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.raise_signal(signal.SIGINT)
+        assert stopping.asked == signal.SIGINT
+
+
 def test_the_first_signal_is_raised_while_nothing_is_under_way() -> None:
     with Stopping() as stopping, pytest.raises(Stopped), stopping.at_once():
         signal.raise_signal(signal.SIGTERM)
-    assert not stopping.asked
+    assert stopping.asked is None
+
+
+class FakeRun:
+    """A run that is asked to stop while an epoch is under way."""
+
+    def __init__(self, failed: dict[str, str]) -> None:
+        self.failed, self.progress, self.stopped = failed, Manifest(0, 0), False
+
+    def await_termination(self, timeout_s: int) -> bool:
+        signal.raise_signal(signal.SIGTERM)
+        return False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.mark.parametrize(
+    ("once", "failed", "outcome"),
+    [
+        pytest.param(False, {}, None, id="a run that goes on until it is stopped has done its work"),
+        pytest.param(True, {}, Stopped, id="a run over what is there has not"),
+        pytest.param(False, {"q": "why"}, EngineError, id="a query that failed is said"),
+        pytest.param(True, {"q": "why"}, EngineError, id="of either"),
+    ],
+)
+def test_what_a_stopped_run_ends_with(
+    once: bool, failed: dict[str, str], outcome: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = FakeRun(failed)
+    monkeypatch.setattr(running, "build_session", lambda *arguments: None)
+    monkeypatch.setattr(running, "start", lambda *arguments, **settings: run)
+    pipeline = Pipeline("p", (PACKETS,), (bind_query("q", "SELECT COUNT(*) FROM r [WINDOW 1 s]", {"r": PACKETS}),))
+
+    def ending() -> None:
+        running.run_pipeline(pipeline, once=once, flush=False, master=None, conf={}, as_json=True)
+
+    if outcome is None:
+        ending()
+    else:
+        with pytest.raises(outcome) as caught:
+            ending()
+        assert getattr(caught.value, "exit_code") == (1 if failed else 143)  # noqa: B009 - of either type
+        assert not failed or str(caught.value) == "query 'q' failed: why"
+    assert run.stopped

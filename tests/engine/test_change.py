@@ -144,7 +144,7 @@ def test_what_cannot_be_added_changes_nothing(world: World, running: list[Run]) 
         ("unknown column 'nope'", lambda: run.add_query("new", sql("SUM(nope) AS v", 40, "k"))),
         ("'soon' is not a duration", lambda: run.add_query("new", KEYED, lifetime="soon")),
         ("a lifetime must be positive", lambda: run.add_query("new", KEYED, lifetime="0 s")),
-        ("weight must be positive", lambda: run.add_query("new", KEYED, weight=0)),
+        ("weight must be from", lambda: run.add_query("new", KEYED, weight=0)),
         ("there is a query 'Keyed' already", lambda: run.add_query("Keyed", KEYED)),
         ("as query 'keyed' does", lambda: run.add_query("new", KEYED, sink=world.sink("keyed"))),
         ("a parquet sink needs a path", lambda: run.add_query("new", KEYED, sink=hr.sink("parquet"))),

@@ -54,7 +54,9 @@ def test_every_number_is_on_the_page() -> None:
     page = MetricsPage()
     page.lag = lambda: {"s": 12}
     page.decided(decision(6, idle=(Idle("silent", "60 s"),), intake=Intake(500, "first")))
-    page.decided(decision(7, idle=(Idle("silent", "61 s"),), intake=Intake(900, "faster"), flush=Flush("asked")))
+    page.decided(
+        decision(7, idle=(Idle("silent", "61 s"),), intake=Intake(900, "faster", 7_000_000), flush=Flush("asked"))
+    )
     page.committed(MANIFEST)
     found = samples(page.text())
     assert found == {
@@ -72,6 +74,7 @@ def test_every_number_is_on_the_page() -> None:
         "headrace_lag_seconds": {("s",): 10},
         "headrace_watermark_timestamp_seconds": {("s",): 80},
         "headrace_intake_rows": {(): 900},
+        "headrace_intake_bytes": {(): 7_000_000},
         "headrace_query_answers_total": {("q",): 4, ("broken",): 0},
         "headrace_query_rows_total": {("q",): 40, ("broken",): 0},
         "headrace_query_late_seconds": {("q",): 1, ("broken",): 0},

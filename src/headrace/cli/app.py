@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from importlib.metadata import version
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.stopping import Stopped
+from headrace.cli.stopping import Stopped, leave_at_once
 from headrace.errors import HeadraceError, SpecError
 
 __all__ = ["app", "main"]
@@ -218,10 +217,7 @@ def main() -> None:
     debug = "--debug" in arguments
     code = _run([a for a in arguments if a != "--debug"], debug)
     if code > 128:
-        # A signal that does not wait: nor for Spark, which ends by itself when its driver is gone.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        leave_at_once(code)
     if "headrace.engine.session" in sys.modules:
         from headrace.engine.session import end_session
 

@@ -16,7 +16,7 @@ from headrace.cli.checking import examine
 from headrace.cli.json_log import JsonLog
 from headrace.cli.rereading import Rereading
 from headrace.cli.showing import epoch_line, live_view
-from headrace.cli.stopping import Stopping
+from headrace.cli.stopping import Stopped, Stopping
 from headrace.engine import Hooks, Manifest, build_session, describe, session_settings, start
 from headrace.errors import EngineError, SpecError
 from headrace.model import EpochDecision, Pipeline
@@ -113,8 +113,8 @@ def run_pipeline(
                 rereading.start(run)
             try:
                 # In pieces: a signal that broke into a call of Spark's would fill standard error with its complaints.
-                while not run.await_termination(timeout_s=1):
-                    if stopping.asked:
+                while not (ended := run.await_termination(timeout_s=1)):
+                    if stopping.asked is not None:
                         watcher.note("stopping after the epoch under way; a second signal does not wait for it")
                         run.stop()
                         break
@@ -126,4 +126,6 @@ def run_pipeline(
         watcher.close(manifest)
     if run.failed:
         raise EngineError("\n".join(f"query '{name}' failed: {cause}" for name, cause in run.failed.items()))
+    if once and not ended and stopping.asked is not None:
+        raise Stopped(stopping.asked)
     return manifest

@@ -1,24 +1,29 @@
 """SIGTERM and Ctrl-C: the first lets the epoch under way end, the second does not wait for it.
 
 Exit codes: 0 when the run has stopped after its epoch (1 if a query had failed), 128 and the number of the signal when
-it has stopped at once. Either way the checkpoint is as after a crash at most, and the next start goes on from there.
+it has stopped at once, or before it has used all rows it was to use (`--once`). Either way the checkpoint is as after a
+crash at most, and the next start goes on from there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-__all__ = ["Stopped", "Stopping"]
+__all__ = ["Stopped", "Stopping", "leave_at_once"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """A signal that did not wait; not an Exception, so that nothing on the way takes it for a failure."""
+    """A signal has ended the work too soon; not an Exception, so that nothing on the way takes it for a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -26,15 +31,15 @@ class Stopped(BaseException):
 
 
 class Stopping:
-    """Handles signals while a pipeline runs; `asked` says that one has come."""
+    """Handles signals while a pipeline runs; `asked` is the one that has come."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked: int | None = None
         self._at_once = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Stopping:
-        self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        self._previous = self._install()
         return self
 
     def __exit__(
@@ -45,14 +50,30 @@ class Stopping:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """While nothing is under way that could end: the first signal is enough."""
+        """While Spark starts nothing is under way that could end: the first signal is enough."""
         self._at_once = True
         try:
             yield
         finally:
             self._at_once = False
+            # Spark has put a handler of its own for Ctrl-C in place, which cancels all jobs.
+            self._install()
+
+    def _install(self) -> dict[int, Any]:
+        return {number: signal.signal(number, self._handle) for number in _SIGNALS}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked or self._at_once:
+        if self.asked is not None or self._at_once:
             raise Stopped(number)
-        self.asked = True
+        self.asked = number
+
+
+def leave_at_once(code: int) -> NoReturn:
+    """Ends this process and those it has started; Java that is only beginning would wait for its driver for ever."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # where there is no /proc, Java ends when it finds that its driver is gone
+        for task in Path("/proc/self/task").iterdir():
+            for child in (task / "children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+    os._exit(code)

@@ -41,6 +41,7 @@ METRICS = (
            "Seconds from a stream's greatest event time to the wall time of the last epoch; below 0 if ahead."),
     Metric("headrace_watermark_timestamp_seconds", "gauge", "A stream's watermark in seconds since 1970."),
     Metric("headrace_intake_rows", "gauge", "Rows an epoch may take from sources whose intake the engine sets."),
+    Metric("headrace_intake_bytes", "gauge", "Bytes of files an epoch may take where the engine sets their intake."),
     Metric("headrace_query_answers_total", "counter",
            "Windows of a query answered since its checkpoint began; none where results come with the rows."),
     Metric("headrace_query_rows_total", "counter",
@@ -124,6 +125,7 @@ class MetricsPage:
         yield "headrace_lag_rows", _by("stream", lag_rows.items())
         if self._decision is not None and self._decision.intake is not None:
             yield "headrace_intake_rows", [({}, self._decision.intake.rows)]
+            yield "headrace_intake_bytes", [({}, self._decision.intake.bytes)]
         if manifest is None or manifest.epoch < 0:
             return
         observed, queries = manifest.observed, manifest.queries

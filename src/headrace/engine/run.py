@@ -14,8 +14,9 @@ from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.choose_io import choose_io, verify_state
 from headrace.engine.connectors import check_connectors
 from headrace.engine.epoch import Epochs
+from headrace.engine.file_log import FileLog
 from headrace.engine.hooks import Hooks
-from headrace.engine.intake import IntakeControl, read_with_intake, streams_with_intake
+from headrace.engine.intake import IntakeControl, in_words, intake_before, read_with_intake, streams_with_intake
 from headrace.engine.join import JoinOperator
 from headrace.engine.judge import columns_in_use, judge
 from headrace.engine.keyed import KeyedOperator
@@ -37,7 +38,7 @@ from headrace.errors import CorruptStateError, EngineError, HeadraceError, Locke
 from headrace.language import bind_query
 from headrace.model import Intake, Pipeline, Query, SinkSpec, Step, StepFunction, Stream
 from headrace.planning import Workload, plan_query
-from headrace.policies import FIRST_INTAKE, Tuning
+from headrace.policies import Tuning
 from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
@@ -313,7 +314,7 @@ class Run:
         parts.united, parts.columns = united, columns
 
     def _set_intake(self, intake: Intake) -> bool:
-        """Has epochs take so many rows from now on, which takes a new query of Spark's; whether that was possible."""
+        """Has epochs take so much from now on, which takes a new query of Spark's; whether that was possible."""
         with self._changing:
             parts = self._parts
             if not self.is_active:
@@ -326,7 +327,7 @@ class Run:
                 parts.hooks.on_note(f"the intake of epochs could not be changed: {_translated(failure, Secrets(()))}")
                 return False
             parts.frames, parts.epochs.intake = frames, intake
-        parts.hooks.on_note(f"epochs take up to {intake.rows:,} rows from now on: {intake.reason}")
+        parts.hooks.on_note(in_words(intake, parts.waiting))
         return True
 
     def _judged(
@@ -417,7 +418,7 @@ def start(
     pipeline = replace(pipeline, streams=streams)
     check_connectors(pipeline, spark)
     sources = dict(frames or {})
-    waiting = streams_with_intake(streams, tuple(sources))
+    waiting = streams_with_intake(streams, tuple(sources), once)
     whole, corrupt, failed, queries = _sources(pipeline, spark, sources)
     columns = columns_in_use(queries, pipeline.streams)
     plans = {query.name: plan_query(query) for query in queries}
@@ -460,7 +461,8 @@ def start(
         )
         keyed.check(workload.flows, manifest.flows, steps or {})
         operators = (_joins(pipeline, io, point, hooks, tuning), keyed)
-        page, intake = MetricsPage(), IntakeControl(waiting, _intake_before(point), trigger_s or 0.0)
+        page, log = MetricsPage(), FileLog(storage, [stream.name for stream in streams], spark)
+        intake = IntakeControl(waiting, intake_before(point), trigger_s or 0.0, log, hooks.on_note)
         epochs = Epochs(
             spark, point, io, manifest, streams, workload, sinks, corrupt,
             hooks.watched_by(page.decided, page.committed, intake.committed),
@@ -495,13 +497,6 @@ def start(
         hooks.on_note(f"metrics are at {server.url}")
     intake.apply = run._set_intake if waiting and not once else None
     return run
-
-
-def _intake_before(point: Checkpoint) -> Intake:
-    """What the last epoch was allowed to take."""
-    decided = point.decisions()
-    decision = point.decision(decided[-1]) if decided else None
-    return FIRST_INTAKE if decision is None or decision.intake is None else decision.intake
 
 
 def _options(pipeline: Pipeline) -> list[tuple[str, str]]:

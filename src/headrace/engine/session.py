@@ -104,7 +104,7 @@ def _why_no_spark(report: str, settings: Mapping[str, str]) -> str:
             "Spark's Java process did not start (its report is above); check Java, and settings for it, such as "
             "spark.driver.memory"
         )
-    lines = [line.strip() for line in report.splitlines() if line.strip()]
+    lines = [line.strip(": ") for line in report.splitlines() if line.strip()]
     telling = [line for line in lines if "Exception: " in line] or lines or ["no reason given"]
     return f"Spark did not start: {telling[0]}; check --master, --conf and engine: {{conf: ...}}"
 

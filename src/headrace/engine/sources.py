@@ -9,21 +9,31 @@ from typing import TYPE_CHECKING
 from headrace.engine.messages import CORRUPT, PLACE, decode
 from headrace.engine.secrets import Secrets, resolve
 from headrace.errors import Problem, SpecError
+from headrace.language import FILE_SOURCES
 from headrace.model import Source, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["United", "has_intake", "read_stream", "unite"]
+__all__ = ["United", "intake_unit", "read_stream", "unite"]
 
 # Formats whose readers can hand over a line they could not parse instead of failing.
 _LENIENT = frozenset({"json", "csv"})
 
 
-def has_intake(stream: Stream) -> bool:
-    """Whether the engine sets how many rows of a stream an epoch takes: Kafka's, unless the user has."""
+def intake_unit(stream: Stream) -> str | None:
+    """What the engine counts in to set how much of a stream an epoch takes: rows of Kafka's, bytes of files, or None.
+
+    None is where the user has set it, and where files are taken latest first: with a limit, older ones would be late.
+    """
     source = stream.source
-    return source is not None and source.format == "kafka" and not _is_set(source, "maxoffsetspertrigger")
+    if source is None:
+        return None
+    if source.format == "kafka":
+        return None if _is_set(source, "maxoffsetspertrigger") else "rows"
+    limited = _is_set(source, "maxfilespertrigger") or _is_set(source, "maxbytespertrigger")
+    latest_first = any(key.lower() == "latestfirst" and text.lower() == "true" for key, text in source.options)
+    return "bytes" if source.format in FILE_SOURCES and not limited and not latest_first else None
 
 
 def _is_set(source: Source, option: str) -> bool:
@@ -33,14 +43,16 @@ def _is_set(source: Source, option: str) -> bool:
 def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) -> tuple[DataFrame, bool]:
     """The stream's rows, and whether unparseable ones come along in a column of their own.
 
-    `intake` is how many rows an epoch takes, where the engine sets that.
+    `intake` is how much an epoch takes, where the engine sets that.
     """
     source = stream.source
     if source is None:
         raise ValueError(f"stream '{stream.name}' has no source to read")
     options = resolve(source.options, f"stream '{stream.name}'")
     if source.format == "kafka":
-        options |= _kafka_options(stream, source, intake)
+        options |= _kafka_options(source)
+    if intake is not None and (unit := intake_unit(stream)) is not None:
+        options["maxOffsetsPerTrigger" if unit == "rows" else "maxBytesPerTrigger"] = str(intake)
     if source.format == "synthetic":
         from headrace.engine.synthetic import SyntheticSource
 
@@ -63,11 +75,9 @@ def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) 
     return rows, lenient or source.value is not None
 
 
-def _kafka_options(stream: Stream, source: Source, intake: int | None) -> dict[str, str]:
-    """What is set unless the user has: a new checkpoint begins with the first message, an epoch takes so many."""
+def _kafka_options(source: Source) -> dict[str, str]:
+    """What is set unless the user has: a new checkpoint begins with the first message."""
     options = {} if _is_set(source, "starting") else {"startingOffsets": "earliest"}
-    if intake is not None and has_intake(stream):
-        options["maxOffsetsPerTrigger"] = str(intake)
     if source.value is not None:
         options["includeHeaders"] = "true"
     return options

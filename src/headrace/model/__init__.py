@@ -1,6 +1,7 @@
 """Streams, windows, queries, sites and decisions: frozen, and valid once built."""
 
 from headrace.model.decision import (
+    FIRST_BYTES,
     EpochDecision,
     Flush,
     GroupSchedule,
@@ -48,6 +49,7 @@ __all__ = [
     "DECODINGS",
     "DEFAULT_AHEAD_US",
     "DEFAULT_IDLE_US",
+    "FIRST_BYTES",
     "LEAST_WEIGHT",
     "MESSAGE_COLUMNS",
     "MOST_PRIORITY",

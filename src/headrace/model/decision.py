@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 __all__ = [
+    "FIRST_BYTES",
     "EpochDecision",
     "Flush",
     "GroupSchedule",
@@ -103,12 +104,17 @@ class Isolate:
     reason: str
 
 
+# Of files, as long as nothing is known: some seconds' worth on a small machine.
+FIRST_BYTES = 64_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """How many rows an epoch may take from all sources whose intake the engine sets."""
+    """How much an epoch may take from all sources whose intake the engine sets: rows of messages, bytes of files."""
 
     rows: int
     reason: str
+    bytes: int = FIRST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
