@@ -23,6 +23,9 @@ _REQUIRED = {
     "spark.sql.runSQLOnFiles": "false",
     # Otherwise '${env:X}' and '${system:X}' inside SQL become what the driver's environment holds.
     "spark.sql.variable.substitute": "false",
+    # Rows of files that Spark passes over would be in nobody's ledger.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
     # Instants in Parquet as instants, whoever writes the file.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }

@@ -59,6 +59,14 @@ def _one_of(*known: str) -> tuple[str, Callable[[str], bool]]:
     return f"one of {', '.join(known)}", lambda text: text.lower() in known
 
 
+def _keeps_rows(text: str) -> bool:
+    return text.upper() in ("PERMISSIVE", "FAILFAST")
+
+
+def _is_false(text: str) -> bool:
+    return text.lower() == "false"
+
+
 def _is_age(text: str) -> bool:
     try:
         return text.isdigit() or parse_duration(text) >= 0
@@ -75,7 +83,9 @@ _FILE_OPTIONS: Mapping[str, tuple[str, Callable[[str], bool]]] = {
     "latestfirst": _TRUTH,
     "filenameonly": _TRUTH,
     "recursivefilelookup": _TRUTH,
-    "ignorecorruptfiles": _TRUTH,
-    "ignoremissingfiles": _TRUTH,
+    # Rows that Spark leaves out by itself are in nobody's ledger.
+    "mode": ("PERMISSIVE or FAILFAST: rows that DROPMALFORMED drops are not counted", _keeps_rows),
+    "ignorecorruptfiles": ("false: rows of files that Spark passes over are not counted", _is_false),
+    "ignoremissingfiles": ("false: rows of files that Spark passes over are not counted", _is_false),
     "cleansource": _one_of("off", "archive", "delete"),
 }
