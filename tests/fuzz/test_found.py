@@ -16,6 +16,10 @@ FOUND: dict[str, tuple[str, str]] = {
         "SELECT a.n, o.n AS m, a.mp, o.mp AS mq FROM l AS a [RANGE 1 s] LEFT JOIN r AS o [RANGE 6 s] ON a.ti = o.ti",
         "SELECT a.n, o.n AS m, a.mp, o.mp AS mq FROM l AS a LEFT JOIN r AS o ON a.ti = o.ti AND {near}",
     ),
+    "constants beside a row window": (
+        "SELECT n, round(MAX(d), -2) AS a, MAX(at) + INTERVAL '1' HOUR AS b FROM l [PARTITION BY k ROWS 1]",
+        "SELECT n, round(d, -2) AS a, at + INTERVAL '1' HOUR AS b FROM l",
+    ),
 }
 # How far apart rows of a join with the ranges 1 s and 6 s may be.
 NEAR = "unix_micros(o._t) - unix_micros(a._t) BETWEEN -6000000 AND 1000000"

@@ -432,6 +432,23 @@ def test_order_by_takes_aliases_first(streams: Mapping[str, Stream]) -> None:
         assert [key.sql for key in query.finish.order_by] == [wanted]
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        pytest.param("round(AVG(length), -2)", "ROUND(a0, -2)", id="a negative number of digits"),
+        pytest.param("MAX(ts) + INTERVAL '1' HOUR", "a0 + INTERVAL '1' HOUR", id="a span of time"),
+        pytest.param(
+            "CASE WHEN MAX(port) > 1 THEN NULL ELSE port END", "CASE WHEN a0 > 1 THEN NULL ELSE c1 END", id="NULL"
+        ),
+    ],
+)
+def test_constants_of_a_row_window_are_no_columns_to_keep(
+    streams: Mapping[str, Stream], text: str, wanted: str
+) -> None:
+    found = bind_query("q", f"SELECT {text} AS a FROM packets [PARTITION BY src ROWS 3]", streams)
+    assert found.finish.outputs[0].sql == wanted
+
+
 def test_aggregates_of_null_have_the_type_that_spark_gives_them(streams: Mapping[str, Stream]) -> None:
     sql = "SELECT SUM(NULL) AS a, COUNT(NULL) AS b, bool_or(NULL) AS c FROM packets [WINDOW 1 min]"
     query = bind_query("q", sql, streams)

@@ -7,7 +7,7 @@ from sqlglot import exp
 from headrace.language.aggregates import is_aggregate
 from headrace.language.brackets import RowsClause
 from headrace.language.clauses import refuse_clauses
-from headrace.language.columns import Columns
+from headrace.language.columns import Columns, refuse_void
 from headrace.language.emit import emit
 from headrace.language.from_clause import Source, bind_condition
 from headrace.language.infer import infer
@@ -17,7 +17,7 @@ from headrace.language.reading import read_expression
 from headrace.language.relation import JoinRelation, Projection, lower
 from headrace.language.report import Fault, Report
 from headrace.language.select_list import select_items
-from headrace.language.spark_text import rebuilt
+from headrace.language.spark_text import leaves, rebuilt
 from headrace.model import Finish, Kind, Output, RowsAggregate, RowsWindow, Step, StepFunction
 
 __all__ = ["bind_rows"]
@@ -63,7 +63,9 @@ def bind_rows(
             node = bind_names(item.node, scope)
             plain = step is not None and not any(is_aggregate(part) for part in node.walk())
             bound = columns.column(node) if plain else _rewrite(node, columns)
-            outputs.append(Output(item.name, emit(bound, columns.types), infer(bound, columns.types)))
+            type_ = infer(bound, columns.types)
+            refuse_void(type_, node)
+            outputs.append(Output(item.name, emit(bound, columns.types), type_))
     check_names(items, report)
     report.stop_if_wrong()
     if step is not None:
@@ -94,5 +96,6 @@ def _rewrite(node: exp.Expr, columns: Columns) -> exp.Expr:
     if is_aggregate(node):
         return columns.aggregate(node)
     if not any(is_aggregate(part) for part in node.walk()):
-        return node.copy() if isinstance(node, (exp.Literal, exp.Var, exp.DataType)) else columns.column(node)
+        # A constant is no column to keep: it stands where it is, as the arguments that must be constants do.
+        return columns.column(node) if leaves(node) else node.copy()
     return rebuilt(node, lambda part: _rewrite(part, columns))
