@@ -39,7 +39,9 @@ SUPPORT = Path(__file__).parent.parent / "support"
 
 
 def start(home: Path, kill: str = "-", without: str = WITHOUT, seed: str = "-") -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(SUPPORT)}
+    # Beside what this process was given: the victim must run the same sources.
+    paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, str(SUPPORT / "victim.py"), str(home), "2", kill, without, seed]
     with (home / "log.txt").open("ab") as log:
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
