@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import model
 from headrace.errors import Problem, SpecError
-from headrace.language import bind_query, load_pipeline, parse_schema, parse_type
+from headrace.language import absolute, bind_query, load_pipeline, parse_schema, parse_type
 from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, EngineSettings, SinkSpec, StepFunction, Stream
 from headrace.units import parse_duration
 
@@ -88,9 +88,9 @@ def console() -> SinkChoice:
     return sink("console")
 
 
-def memory() -> SinkChoice:
-    """Kept in the driver; read with `run.table(query)`."""
-    return sink("memory")
+def memory(rows: int | None = None) -> SinkChoice:
+    """Kept in the driver, the newest `rows` of them (a million unless given); read with `run.table(query)`."""
+    return sink("memory") if rows is None else sink("memory", rows=rows)
 
 
 def call(function: Callable[[Any, int], Any]) -> SinkChoice:
@@ -264,4 +264,4 @@ class Pipeline:
 
 
 def _absolute(path: str) -> str:
-    return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())
+    return absolute(path, Path.cwd())

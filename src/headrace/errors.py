@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headrace.hiding import hide
+
 __all__ = [
     "CorruptStateError",
     "EngineError",
@@ -59,9 +61,12 @@ class Problem:
 
 
 class HeadraceError(Exception):
-    """Root of all errors raised on purpose."""
+    """Root of all errors raised on purpose; none of them shows a secret."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return hide(super().__str__())
 
 
 class SpecError(HeadraceError):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from world import SCHEMA, admit, assert_same, expected, make_epochs, write_epochs
@@ -14,7 +18,7 @@ import headrace as hr
 from headrace.engine import Hooks
 from headrace.engine.delta_sink import DeltaSink
 from headrace.engine.storage import LocalStorage
-from headrace.errors import SpecError
+from headrace.errors import EnvironmentProblem, SpecError, StateError
 from headrace.model import SinkSpec
 
 
@@ -54,7 +58,10 @@ def test_an_epoch_given_again_changes_nothing(spark: Any, tmp_path: Path) -> Non
     again = sink(tmp_path)
     again.write(spark.range(5), 7, True)
     again.write(spark.range(5, 8), 8, False)
-    again.write(spark.range(5), 8, False)
+    assert sorted(rows(tmp_path)) == [(i,) for i in range(8)]
+    for epoch, replay in ((8, False), (7, False), (7, True)):
+        with pytest.raises(StateError, match="the checkpoint was set back"):
+            sink(tmp_path).write(spark.range(5), epoch, replay)
     assert sorted(rows(tmp_path)) == [(i,) for i in range(8)]
 
 
@@ -78,11 +85,103 @@ def test_what_a_crash_left_is_not_in_the_table(spark: Any, tmp_path: Path) -> No
     assert theirs.exists(), "what another pipeline has on its way to the table"
 
 
-def test_a_table_that_takes_no_nulls_is_refused(tmp_path: Path) -> None:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    write_deltalake(str(tmp_path), pa.table({"id": [1]}, schema=schema))
-    with pytest.raises(SpecError, match="NOT NULL"):
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        pytest.param(pa.table({"id": [1]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)])), {},
+                     "NOT NULL", id="a table that takes no nulls"),
+        pytest.param(pa.table({"id": [1], "m": [2]}), {"partition_by": ["m"]}, "is partitioned", id="partitions"),
+        pytest.param(pa.table({"id": [1]}), {"configuration": {"delta.enableChangeDataFeed": "true"}}, "features",
+                     id="a table that wants more of writers"),
+        pytest.param(pa.table({"id": ["x"]}), {}, 'id "string", the results id "long"', id="other columns"),
+        pytest.param(pa.table({"id": [1]}),
+                     {"configuration": {"delta.setTransactionRetentionDuration": "interval 1 days"}},
+                     "forgets transactions", id="a table that forgets which epochs it has had"),
+    ],
+)  # fmt: skip
+def test_a_table_beyond_us_is_refused(tmp_path: Path, table: pa.Table, options: Any, message: str) -> None:
+    write_deltalake(str(tmp_path), table, **options)
+    with pytest.raises(SpecError, match=message):
         sink(tmp_path)
+
+
+def test_a_store_that_deltalake_does_not_reach_is_said() -> None:
+    storage = LocalStorage("/x")
+    storage.root = "wasb://container/x"
+    with pytest.raises(
+        EnvironmentProblem, match="the package deltalake cannot reach wasb://container/x: Unknown scheme"
+    ):
+        DeltaSink(SinkSpec("delta", storage.root), "id BIGINT", storage, "app")
+
+
+def test_a_missing_package_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(EnvironmentProblem, match=r"needs the package deltalake: pip install 'headrace\[delta\]'"):
+        sink(tmp_path)
+
+
+def commit(made: DeltaSink, epoch: int) -> None:
+    """An epoch of one row, its number, without Spark."""
+    folder = Path(made.staging)
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"id": pa.array([epoch], pa.int64())}), folder / "x.parquet")
+    made.adopt(["x.parquet"], epoch, False)
+
+
+def age(log: Path, epochs: int) -> None:
+    """Gives the files of a log the times they would have at one epoch a second."""
+    now = time.time()
+    for file in log.iterdir():
+        if file.name[:20].isdigit():
+            then = now - (epochs - int(file.name[:20]))
+            os.utime(file, (then, then))
+
+
+def test_the_log_of_a_long_run_is_bounded_and_whole(tmp_path: Path) -> None:
+    """400 epochs, one a second by the times of the log's files, of which readers may want the last 40."""
+    kept, every, log = 40, 20, tmp_path / "_delta_log"
+    options = (("delta.logRetentionDuration", f"interval {kept} seconds"), ("delta.checkpointInterval", str(every)))
+    made = DeltaSink(SinkSpec("delta", str(tmp_path), options), "id BIGINT", LocalStorage(str(tmp_path)), "app")
+    most = 0
+    for epoch in range(400):
+        commit(made, epoch)
+        age(log, epoch + 1)
+        most = max(most, len(list(log.iterdir())))
+        if epoch == 199:  # another run goes on: all it knows is what the log says
+            made = DeltaSink(SinkSpec("delta", str(tmp_path), options), "id BIGINT", LocalStorage(str(tmp_path)), "app")
+            assert made.last_epoch() == 199
+    # Versions to keep, those since the last clean-up, those down to the checkpoint before: each at most once.
+    assert most <= kept + 2 * every + (kept + 2 * every) // every + 2
+    assert not (log / f"{0:020d}.json").exists()
+    assert made.last_epoch() == 398, "as of the last time it looked"
+    newest = sorted(log.glob("*.checkpoint.parquet"))[-1]
+    (txn,) = [row for row in pq.read_table(newest)["txn"].to_pylist() if row]
+    assert (txn["appId"], txn["version"]) == ("app", int(newest.name[:20]) - 1), "the first version made the table"
+    for version in range(400 - kept, 401):
+        assert len(DeltaTable(str(tmp_path), version=version).file_uris()) == version, "a reader may still be there"
+    assert sorted(rows(tmp_path)) == [(i,) for i in range(400)]
+
+
+def test_a_table_that_others_compact_goes_on(tmp_path: Path) -> None:
+    made = sink(tmp_path)
+    for epoch in range(30):
+        commit(made, epoch)
+        if epoch % 10 == 9:
+            DeltaTable(str(tmp_path)).optimize.compact()
+            write_deltalake(str(tmp_path), pa.table({"id": pa.array([1000 + epoch], pa.int64())}), mode="append")
+    table = DeltaTable(str(tmp_path))
+    assert sorted(rows(tmp_path)) == sorted([*((i,) for i in range(30)), (1009,), (1019,), (1029,)])
+    assert len(table.file_uris()) == 2
+    assert sink(tmp_path).last_epoch() == 29
+
+
+def test_the_slower_of_two_engines_on_one_checkpoint_is_stopped(tmp_path: Path) -> None:
+    slow, fast = sink(tmp_path), sink(tmp_path)
+    commit(slow, 0)
+    commit(fast, 1)
+    with pytest.raises(StateError, match="another engine runs on a copy of it"):
+        commit(slow, 1)
+    assert sorted(rows(tmp_path)) == [(0,), (1,)]
 
 
 def test_a_table_that_was_changed_fails_its_query_alone(spark: Any, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from world import SCHEMA, make_epochs, write_epochs
 
 import headrace as hr
 from headrace.engine.jdbc_sink import JdbcSink
-from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, SpecError
+from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, SpecError, StateError
 from headrace.language import bind_query, parse_schema
 from headrace.model import Query, SinkSpec, Stream
 
@@ -28,8 +28,10 @@ def test_an_epoch_given_again_changes_nothing(spark: Any, postgres: Postgres) ->
     JdbcSink(query(postgres, "once"), spark, "app").write(spark.range(5), 7, False)
     again = JdbcSink(query(postgres, "once"), spark, "app")
     assert again.write(spark.range(5), 7, True) is None
-    assert again.write(spark.range(5), 7, False) is None, "even if nobody says that it may have happened"
+    with pytest.raises(StateError, match="the table once has had epoch 7 of this checkpoint"):
+        again.write(spark.range(5), 7, False)
     assert again.write(spark.range(5, 8), 8, False) == 3
+    assert JdbcSink(query(postgres, "once"), spark, "app").last_epoch() == 8
     assert sorted(postgres.query("SELECT id FROM once", "ann")) == [(str(i),) for i in range(8)]
     assert postgres.query("SELECT tablename FROM pg_tables WHERE tablename LIKE 'headrace_staging%'", "ann") == []
 
@@ -56,6 +58,16 @@ def test_two_checkpoints_write_to_one_table(spark: Any, postgres: Postgres) -> N
     for application in ("one", "two"):
         JdbcSink(query(postgres, "public.shared"), spark, application).write(spark.range(2), 0, False)
     assert len(postgres.query("SELECT id FROM shared", "ann")) == 4
+
+
+def test_a_sink_that_is_gone_leaves_results_and_nothing_else(spark: Any, postgres: Postgres) -> None:
+    sink = JdbcSink(query(postgres, "kept"), spark, "leaving")
+    sink.write(spark.range(2), 0, False)
+    sink._stage(spark.range(3))
+    sink.forget()
+    assert len(postgres.query("SELECT id FROM kept", "ann")) == 2
+    assert postgres.query("SELECT epoch FROM headrace_epochs WHERE application = 'leaving'", "ann") == []
+    assert postgres.query("SELECT tablename FROM pg_tables WHERE tablename LIKE 'headrace_staging%'", "ann") == []
 
 
 def test_types_and_names_arrive_as_they_are(spark: Any, postgres: Postgres) -> None:

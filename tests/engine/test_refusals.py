@@ -95,5 +95,5 @@ def test_other_streams_are_refused(spark: Any, home: Path) -> None:
 
 
 def test_a_new_checkpoint_does_not_write_over_old_results(spark: Any, home: Path) -> None:
-    with pytest.raises(hr.SpecError, match="holds results of an earlier checkpoint"):
+    with pytest.raises(hr.SpecError, match="holds results of another checkpoint"):
         pipeline(spark, home).start(spark, str(home / "elsewhere"), once=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.engine.run import _translated
-from headrace.engine.secrets import Secrets
+from headrace.engine.blame import translated
 from headrace.errors import CorruptStateError, EngineError
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy
@@ -36,6 +35,6 @@ Traceback (most recent call last):
     ],
 )  # fmt: skip
 def test_a_run_that_stopped_says_what_was_raised(end: str, kind: type[Exception], told: str):
-    found = _translated(RuntimeError(TRACEBACK.format(end=end)), Secrets(()))
+    found = translated(RuntimeError(TRACEBACK.format(end=end)))
     assert type(found) is kind
     assert str(found) == told

@@ -13,6 +13,7 @@ import typer
 
 from headrace.cli.stopping import Stopped, leave_at_once
 from headrace.errors import HeadraceError, SpecError
+from headrace.hiding import hidden, hide, remember
 
 __all__ = ["app", "main"]
 
@@ -112,10 +113,10 @@ def check(
     if as_json:
         found = [{"file": p.file, "line": p.line, "column": p.column, "query": p.query, "message": p.message,
                   "hint": p.hint} for p in problems]  # fmt: skip
-        typer.echo(json.dumps({"ok": not problems, "problems": found, "notes": list(examined.notes)}))
+        typer.echo(json.dumps(hidden({"ok": not problems, "problems": found, "notes": list(examined.notes)})))
         raise typer.Exit(2 if problems else 0)
     for note in examined.notes:
-        typer.echo(f"note: {note}", err=True)
+        typer.echo(f"note: {hide(note)}", err=True)
     if problems:
         raise SpecError(problems)
     typer.echo("ok")
@@ -128,7 +129,8 @@ def explain(spec: Spec, as_json: AsJson = False) -> None:
     from headrace.language import load_pipeline
 
     pipeline = load_pipeline(spec)
-    typer.echo(json.dumps(planning.explain(pipeline)) if as_json else planning.explain_text(pipeline))
+    told = json.dumps(hidden(planning.explain(pipeline))) if as_json else hide(planning.explain_text(pipeline))
+    typer.echo(told)
 
 
 @app.command()
@@ -140,7 +142,7 @@ def status(
     from headrace.cli.showing import show_status
     from headrace.engine import describe_checkpoint
 
-    value = describe_checkpoint(checkpoint)
+    value = hidden(describe_checkpoint(checkpoint))
     if as_json:
         typer.echo(json.dumps(value))
     else:
@@ -208,6 +210,7 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
         if not key.strip().startswith("spark."):
             raise SpecError(f"--conf {item}: settings of Spark begin with 'spark.', such as spark.driver.memory")
         settings[key.strip()] = value.strip()
+    remember(settings.items())
     return settings
 
 
@@ -231,8 +234,8 @@ def _run(arguments: list[str], debug: bool) -> int:
         return result if isinstance(result, int) else 0
     except HeadraceError as error:
         if debug:
-            traceback.print_exc()
-        print(f"headrace: {error}", file=sys.stderr)
+            _complain(traceback.format_exc().rstrip())
+        _complain(f"headrace: {error}")
         return error.exit_code
     except typer.Exit as leave:
         return leave.exit_code
@@ -244,10 +247,14 @@ def _run(arguments: list[str], debug: bool) -> int:
         return stopped.exit_code
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            print(f"headrace: {error.format_message()}", file=sys.stderr)
+            _complain(f"headrace: {error.format_message()}")
             return 2
         if debug:
-            traceback.print_exc()
+            _complain(traceback.format_exc().rstrip())
         first = next((line for line in str(error).splitlines() if line.strip()), "")
-        print(f"headrace: {type(error).__name__}: {first} (run with --debug for the traceback)", file=sys.stderr)
+        _complain(f"headrace: {type(error).__name__}: {first} (run with --debug for the traceback)")
         return 1
+
+
+def _complain(text: str) -> None:
+    print(hide(text), file=sys.stderr)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.cli.preflight import look_around
 from headrace.errors import Problem, SpecError
-from headrace.language import line_of, load_pipeline
+from headrace.language import lacking_packages, line_of, load_pipeline
 from headrace.model import Pipeline, Query, Step
 from headrace.planning import plan_query
 from headrace.policies import tuning_of
@@ -105,6 +105,7 @@ def examine(spec: Path, conf: Mapping[str, str] | None = None, spark: bool = Fal
         return Examined(None, error.problems)
     settings = {**dict(pipeline.engine.conf), **(conf or {})}
     make_importable(spec)
+    problems += lacking_packages(pipeline.queries)
     with noting():
         tuning_of(settings)
     for query in pipeline.queries:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.engine import Manifest, describe
+from headrace.hiding import hidden
 from headrace.model import EpochDecision
 
 __all__ = ["JsonLog"]
@@ -48,5 +49,5 @@ class JsonLog:
 
     def _line(self, level: str, event: str, **fields: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._write(json.dumps({"time": now, "level": level, "event": event, **fields}) + "\n")
+        self._write(json.dumps({"time": now, "level": level, "event": event, **hidden(fields)}) + "\n")
         sys.stdout.flush()

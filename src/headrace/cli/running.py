@@ -19,6 +19,7 @@ from headrace.cli.showing import epoch_line, live_view
 from headrace.cli.stopping import Stopped, Stopping
 from headrace.engine import Hooks, Manifest, build_session, describe, session_settings, start
 from headrace.errors import EngineError, SpecError
+from headrace.hiding import hide
 from headrace.model import EpochDecision, Pipeline
 from headrace.planning import plan_query
 
@@ -53,7 +54,7 @@ class _Shown:
             self._live.start()
 
     def note(self, text: str) -> None:
-        typer.echo(f"note: {text}", err=True)
+        typer.echo(f"note: {hide(text)}", err=True)
 
     def decision(self, decision: EpochDecision) -> None:
         """The epoch's line says what came of it."""

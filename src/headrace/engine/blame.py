@@ -10,9 +10,9 @@ from typing import TypeVar
 from sqlglot.errors import SqlglotError
 
 from headrace.engine.renaming import renamed
-from headrace.errors import CorruptStateError, EngineError, QueryFailure, StateError
+from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, QueryFailure, StateError
 
-__all__ = ["blamed", "cause_of", "raise_if_not_a_querys"]
+__all__ = ["blamed", "cause_of", "raise_if_not_a_querys", "translated"]
 
 T = TypeVar("T")
 
@@ -107,3 +107,25 @@ def raise_if_not_a_querys(failure: Exception) -> None:
         raise EngineError(
             f"a task could not read or write: {text.rpartition('OSError: ')[2].splitlines()[0]}"
         ) from failure
+
+
+# How a traceback of Python's ends; lines of code that speak of errors are in the middle of it.
+_ENDS = re.compile(r"(?:\w+\.)*\w*Error: \S")
+
+
+def translated(failure: Exception) -> HeadraceError:
+    """Spark's failure as ours: the cause inside it, when it is one of our own."""
+    text = str(failure)
+    if "CorruptStateError: " in text:
+        return CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0])
+    if "LockedError: " in text:
+        return LockedError(text.rpartition("LockedError: ")[2].splitlines()[0])
+    if "headrace.errors.StateError: " in text:
+        return StateError(text.rpartition("headrace.errors.StateError: ")[2].splitlines()[0])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = [line.removeprefix("headrace.errors.EngineError: ") for line in lines if _ENDS.match(line)]
+    errors = [line for line in lines if "Error" in line and not line.startswith("File")]
+    telling = [*raised[-1:], *errors, *lines, type(failure).__name__][0]
+    error = EngineError(f"the run stopped: {telling}")
+    error.__cause__ = failure
+    return error

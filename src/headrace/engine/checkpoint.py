@@ -21,12 +21,13 @@ import re
 import uuid
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from headrace.engine.chunks import Chunk
 from headrace.engine.storage import Lock, Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
+from headrace.hiding import hide
 from headrace.model import Entry, EpochDecision
 from headrace.planning import Coverage, Schedule
 from headrace.policies import StreamClock
@@ -60,6 +61,10 @@ class QueryState:
     @property
     def runs(self) -> bool:
         return self.failed is None and not self.ended
+
+    def failed_by(self, cause: str) -> QueryState:
+        """The same, failed; the cause is written down without secrets."""
+        return replace(self, failed=hide(cause))
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class Epochs:
         with self._busy:
             before = self._workload, self._manifest, self._sinks
             workload, self._manifest, sinks = plan(self._workload, self._manifest)
-            self._sinks = {**self._sinks, **sinks}
+            self._sinks = dict(sinks)
             self._install(workload)
             self._replaced = True
             try:
@@ -465,7 +465,7 @@ class Epochs:
 
     def _outcome(self, name: str, state: QueryState, progress: Progress) -> QueryState:
         if name in progress.failed:
-            return replace(state, failed=progress.failed[name])
+            return state.failed_by(progress.failed[name])
         if not state.runs or name not in self._workload.queries:
             return state
         state = self._aged(name, state, progress)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from headrace.engine.checkpoint import Manifest
 from headrace.engine.clocks import read_clocks
+from headrace.hiding import hide
 from headrace.model import EpochDecision
 from headrace.policies import Reading
 
@@ -35,6 +36,11 @@ class Hooks:
         if self.clock_us is None:
             return self.clocks()
         return Reading(*(self.clock_us(epoch),) * 3)
+
+    def without_secrets(self) -> Hooks:
+        """The same, told notes in which secrets are hidden."""
+        told = self.on_note
+        return replace(self, on_note=lambda text: told(hide(text)))
 
     def watched_by(self, on_decision: Callable[[EpochDecision], None], *on_epoch: Callable[[Manifest], None]) -> Hooks:
         """The same, with others told first."""

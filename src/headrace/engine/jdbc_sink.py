@@ -1,8 +1,8 @@
 """Results in a table of a database: an epoch is one transaction, and the database itself knows which have happened.
 
 Spark writes an epoch's results to a table of their own (`headrace_staging_...`). One transaction then moves them into
-the table and notes the epoch in `headrace_epochs`; if the note is there already, nothing is moved. So readers see all
-results of an epoch or none, and each once, whenever the engine dies.
+the table and notes the epoch in `headrace_epochs`; of a repeated epoch that is noted already nothing is moved. So
+readers see all results of an epoch or none, and each once, whenever the engine dies.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.engine.blame import raise_if_not_a_querys
-from headrace.engine.secrets import Secrets, resolve
-from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, Problem, SpecError
+from headrace.engine.secrets import resolve
+from headrace.engine.sink import Sink, had_before
+from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, Problem, SpecError, StateError
 from headrace.model import Query
 
 if TYPE_CHECKING:
@@ -35,13 +36,12 @@ _PASSING = frozenset({"08", "40", "53", "55", "57", "58"})
 ALIVE_S = 5
 
 
-class JdbcSink:
+class JdbcSink(Sink):
     """Moves results into a table, an epoch per transaction."""
 
     def __init__(self, query: Query, spark: SparkSession, application: str) -> None:
         self.query, self.application, self._spark = query.name, application, spark
         self.options = resolve(query.sink.options, f"query '{query.name}'")
-        self._secrets = Secrets(query.sink.options)
         for needed in ("url", "dbtable"):
             if needed not in self.options:
                 raise SpecError(Problem(f"a jdbc sink needs the option '{needed}'", query=query.name))
@@ -54,11 +54,21 @@ class JdbcSink:
         name = f"headrace_staging_{sha256(application.encode()).hexdigest()[:12]}"
         self.staging = f"{schema}.{name}" if schema else name
         self.notes = f"{schema}.{NOTES}" if schema else NOTES
-        self._prepare()
+        self._last = self._prepare()
+
+    def last_epoch(self) -> int:
+        return self._last
+
+    def forget(self) -> None:
+        """Removes the note of its epochs, and what an interrupted one may have left."""
+        with self._connected() as database:
+            self._execute(database, f"DROP TABLE IF EXISTS {self.staging}")
+            self._execute(database, f"DELETE FROM {self.notes} WHERE application = {self._name}")
+            database.commit()
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         with self._connected() as database:
-            if replay and self._noted(database) >= epoch:
+            if had_before(f"the table {self.table}", self._noted(database), epoch, replay):
                 return None
             self._stage(results)
             columns = ", ".join(self._quoted(name) for name in results.columns)
@@ -67,23 +77,24 @@ class JdbcSink:
             )
             database.commit()
             note = f"UPDATE {self.notes} SET epoch = {epoch} WHERE application = {self._name} AND epoch < {epoch}"
-            rows = None
-            if self._execute(database, note) == 1:
-                # Spark commits what a task has written, and may run it again: of each part one attempt counts.
-                part, attempt = (self._quoted(name) for name in _TAGS)
-                first = f"SELECT {part} AS headrace_p, MIN({attempt}) AS headrace_a FROM {self.staging} GROUP BY {part}"
-                rows = self._execute(
-                    database,
-                    f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {self.staging} "
-                    f"JOIN ({first}) f ON {part} = headrace_p AND {attempt} = headrace_a",
-                )
+            if self._execute(database, note) != 1:
+                # Another engine was faster, or has removed the note.
+                had_before(f"the table {self.table}", max(epoch, self._noted(database)), epoch, False)
+            # Spark commits what a task has written, and may run it again: of each part one attempt counts.
+            part, attempt = (self._quoted(name) for name in _TAGS)
+            first = f"SELECT {part} AS headrace_p, MIN({attempt}) AS headrace_a FROM {self.staging} GROUP BY {part}"
+            rows = self._execute(
+                database,
+                f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {self.staging} "
+                f"JOIN ({first}) f ON {part} = headrace_p AND {attempt} = headrace_a",
+            )
             database.commit()
             self._execute(database, f"DROP TABLE {self.staging}")
             database.commit()
             return rows
 
-    def _prepare(self) -> None:
-        """Makes sure of the connection and of the table of notes, before any row is read."""
+    def _prepare(self) -> int:
+        """Makes sure of the connection and of the table of notes, before any row is read; the last epoch noted."""
         try:
             with self._connected() as database:
                 self._execute(
@@ -91,9 +102,11 @@ class JdbcSink:
                     f"CREATE TABLE IF NOT EXISTS {self.notes} "
                     "(application VARCHAR(300) PRIMARY KEY, epoch BIGINT NOT NULL)",
                 )
-                if self._noted(database) == -2:
+                noted = self._noted(database)
+                if noted == -2:
                     self._execute(database, f"INSERT INTO {self.notes} VALUES ({self._name}, -1)")
                 database.commit()
+                return max(noted, -1)
         except HeadraceError as error:
             told = self._told(error.__cause__ or error)
             raise EnvironmentProblem(f"query '{self.query}' cannot use its database: {told}") from error
@@ -134,6 +147,8 @@ class JdbcSink:
             database = self._connect()
             database.setAutoCommit(False)
             yield database
+        except StateError:
+            raise
         except Exception as failure:
             if database is not None and _lives(database) and not _passes(failure):
                 raise_if_not_a_querys(failure)
@@ -155,11 +170,11 @@ class JdbcSink:
         return dialect.createConnectionFactory(options).apply(-1)
 
     def _told(self, failure: BaseException) -> str:
-        """The first telling line of a failure, without secrets."""
+        """The first telling line of a failure."""
         lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
         causes = [line for line in lines if "Exception:" in line and "Py4J" not in line]
         telling = [*causes, *lines, type(failure).__name__][0]
-        return self._secrets.hide(telling.rpartition("Exception:")[2].strip() or telling)
+        return telling.rpartition("Exception:")[2].strip() or telling
 
 
 def _tagged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

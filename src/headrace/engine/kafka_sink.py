@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from headrace.engine.secrets import Secrets, resolve
+from headrace.engine.secrets import resolve
+from headrace.engine.sink import Sink
 from headrace.errors import EngineError, Problem, SpecError
 from headrace.model import Query, RowsAggregate, Step, WindowAggregate
 
@@ -39,12 +40,11 @@ def key_columns(query: Query) -> tuple[str, ...]:
     return tuple(name for name, match in plain if match is not None and match.group(1) in keys)
 
 
-class KafkaSink:
+class KafkaSink(Sink):
     """Sends results to a topic by Spark's writer."""
 
     def __init__(self, query: Query) -> None:
         self.query, self.keys = query.name, key_columns(query)
-        self._secrets = Secrets(query.sink.options)
         self.options = resolve(query.sink.options, f"query '{query.name}'")
         for needed in ("kafka.bootstrap.servers", "topic"):
             if needed not in self.options:
@@ -68,7 +68,7 @@ class KafkaSink:
             if told is None:
                 raise
             raise EngineError(
-                f"query '{self.query}' cannot write to Kafka: {self._secrets.hide(told)}; nothing is lost, the run "
+                f"query '{self.query}' cannot write to Kafka: {told}; nothing is lost, the run "
                 "goes on from here when it is started again"
             ) from failure
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.checkpoint import Manifest
+from headrace.hiding import hide
 from headrace.model import EpochDecision
 
 __all__ = ["METRICS", "Metric", "MetricsPage", "waiting_rows"]
@@ -201,5 +202,6 @@ def _labels(labels: Mapping[str, str]) -> str:
     """
     if not labels:
         return ""
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in labels.values())
+    shown = (hide(text) for text in labels.values())
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in shown)
     return "{" + ",".join(f'{name}="{text}"' for name, text in zip(labels, quoted, strict=True)) + "}"

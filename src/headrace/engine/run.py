@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.engine.ask import ATTEMPTS, ask
+from headrace.engine.blame import translated
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.choose_io import choose_io, verify_state
 from headrace.engine.connectors import check_connectors
@@ -24,17 +24,25 @@ from headrace.engine.metrics import MetricsPage, waiting_rows
 from headrace.engine.metrics_server import MetricsServer
 from headrace.engine.pinned import PinnedJobs
 from headrace.engine.rejected import RejectedRows
-from headrace.engine.secrets import Secrets
+from headrace.engine.secrets import remember_options
 from headrace.engine.session import bin_bytes_from, tune, tuning_from
 from headrace.engine.ship import prepare_executors
-from headrace.engine.sinks import FILE_FORMATS, MemorySink, Sink, forget_sink, open_sink
+from headrace.engine.sinks import (
+    MemorySink,
+    Sink,
+    forget_sinks,
+    open_sink,
+    refuse_clashes,
+    refuse_later_epochs,
+)
 from headrace.engine.sources import United, read_stream, unite
 from headrace.engine.state_io import StateIo
 from headrace.engine.status import describe
 from headrace.engine.storage import LocalStorage, for_spark, open_storage
 from headrace.engine.user_state import load_function
 from headrace.engine.workload import adopt, forgettable, plan_workload, read_description
-from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, Problem, SpecError
+from headrace.errors import CorruptStateError, EngineError, HeadraceError, Problem, SpecError
+from headrace.hiding import hide
 from headrace.language import bind_query
 from headrace.model import Intake, Pipeline, Query, SinkSpec, Step, StepFunction, Stream
 from headrace.planning import Workload, plan_query
@@ -49,8 +57,6 @@ if TYPE_CHECKING:
 __all__ = ["Run", "start"]
 
 _LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
-# How a traceback of Python's ends; lines of code that speak of errors are in the middle of it.
-_RAISED = re.compile(r"(?:\w+\.)*\w*Error: \S")
 _LOCAL_LOG_WRITER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -187,7 +193,7 @@ class Run:
         self._parts.epochs.flush("flush was asked for")
 
     def table(self, query: str) -> pa.Table | None:
-        """All results of a query with a memory sink."""
+        """The results that a memory sink keeps: all of a query's, or the newest."""
         sink = self._parts.sinks[query]
         if not isinstance(sink, MemorySink):
             raise SpecError(f"query '{query}' has no memory sink to read from")
@@ -266,7 +272,9 @@ class Run:
         judged = self._judged(add, known, steps)
         plans = {query.name: plan_query(query) for query in judged}
         known |= {query.name: query for query in judged}
-        _refuse_shared_paths(known.values())
+        changed = replace(parts.pipeline, queries=tuple(known.values()))
+        remember_options(changed)
+        refuse_clashes(changed, parts.checkpoint.storage.root, parts.spark)
         states = parts.epochs.manifest.queries
         feeding = [query for name, query in known.items() if name in plans or states[name].runs]
         columns = columns_in_use(feeding, parts.pipeline.streams)
@@ -282,23 +290,24 @@ class Run:
             others = {n: s for n, s in manifest.queries.items() if n in known and n not in made.queries}
             for q in judged:
                 # No epoch is under way here: opening a sink clears what a crashed one has left in its folder.
-                opened[q.name] = (
-                    parts.sinks[q.name]
-                    if q.name in parts.sinks and q.name not in functions and _goes_on(before.get(q.name), q)
-                    else open_sink(q, parts.spark, parts.checkpoint, functions.get(q.name), False)
+                if q.name in parts.sinks and q.name not in functions and _goes_on(before.get(q.name), q):
+                    opened[q.name] = parts.sinks[q.name]
+                    continue
+                seen = q.name in manifest.queries
+                opened[q.name] = open_sink(
+                    q, parts.spark, parts.checkpoint, functions.get(q.name), seen, parts.hooks.on_note
                 )
+            refuse_later_epochs(opened, parts.checkpoint, manifest.epoch)
             adopted = adopt(manifest, made, others, notes.append)
             parts.keyed.check({name: flow for name, flow in made.flows.items() if name in new}, adopted.flows, steps)
-            return made, adopted, opened
+            return made, adopted, {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
 
         # Spark's plan reads the columns in use: others need a new one, from the same offsets.
         parts.epochs.change(plan, (lambda: self._relaunch(united, columns)) if missing else lambda: None)
         sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
-        for name, sink in parts.sinks.items():
-            if sinks.get(name) is not sink:
-                forget_sink(name, sink, parts.checkpoint)
-        parts.sinks = sinks
-        parts.pipeline = replace(parts.pipeline, queries=tuple(known.values()))
+        gone = {name: sink for name, sink in parts.sinks.items() if sinks.get(name) is not sink}
+        parts.sinks, parts.pipeline = sinks, changed
+        forget_sinks(gone, sinks, parts.hooks.on_note)
         for note in notes:
             parts.hooks.on_note(note)
 
@@ -322,9 +331,9 @@ class Run:
             frames = {**parts.frames, **read_with_intake(parts.spark, parts.waiting, intake)}
             united = unite(parts.pipeline.streams, frames, parts.columns)
             try:
-                parts.epochs.change(lambda w, m: (w, m, {}), lambda: self._relaunch(united, parts.columns))
+                parts.epochs.change(lambda w, m: (w, m, parts.sinks), lambda: self._relaunch(united, parts.columns))
             except Exception as failure:  # it goes on with the intake it had, or ends by what is wrong
-                parts.hooks.on_note(f"the intake of epochs could not be changed: {_translated(failure, Secrets(()))}")
+                parts.hooks.on_note(f"the intake of epochs could not be changed: {translated(failure)}")
                 return False
             parts.frames, parts.epochs.intake = frames, intake
         parts.hooks.on_note(in_words(intake, parts.waiting))
@@ -388,7 +397,7 @@ class Run:
                     if self._parts.server is not None:
                         self._parts.server.close()
                 if failure is not None:
-                    self._failure = _translated(failure, Secrets(_options(self._parts.pipeline)))
+                    self._failure = translated(failure)
             if self._failure is not None:
                 raise self._failure
 
@@ -406,7 +415,8 @@ def start(
     hooks: Hooks | None = None,
 ) -> Run:
     """Starts a pipeline from where its checkpoint ends."""
-    hooks = hooks or Hooks()
+    remember_options(pipeline)
+    hooks = (hooks or Hooks()).without_secrets()
     tune(spark)
     prepare_executors(spark.sparkContext)
     tuning = tuning_from(spark)
@@ -430,11 +440,10 @@ def start(
     )
     point = Checkpoint(storage)
     bins = pipeline.engine.bins or max(1, spark.sparkContext.defaultParallelism // 2)
-    _refuse_shared_paths(queries)
+    refuse_clashes(replace(pipeline, queries=tuple(queries)), storage.root, spark)
     manifest = point.open(bins, {s.name: _origin(s) for s in streams})
     server: MetricsServer | None = None
     try:
-        fresh = manifest is None and not point.decisions()
         io = choose_io(spark, point)
         verify_state(io, manifest)
         point.clean_orphans(manifest, [query.name for query in pipeline.queries])
@@ -443,12 +452,14 @@ def start(
             over = {n: s for n, s in manifest.queries.items() if n in plans and _is_over(s, plans[n].query)}
             refused |= over
             plans = {name: plan for name, plan in plans.items() if name not in over}
+        seen = frozenset(manifest.queries if manifest is not None else ())
         workload = plan_workload(plans, streams, before, manifest.coverage if manifest else {})
         manifest = adopt(manifest, workload, refused, hooks.on_note)
         sinks = {
-            name: open_sink(plan.query, spark, point, (functions or {}).get(name), fresh)
+            name: open_sink(plan.query, spark, point, (functions or {}).get(name), name in seen, hooks.on_note)
             for name, plan in plans.items()
         }
+        refuse_later_epochs(sinks, point, manifest.epoch)
         trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
         keyed = KeyedOperator(
             spark,
@@ -497,11 +508,6 @@ def start(
         hooks.on_note(f"metrics are at {server.url}")
     intake.apply = run._set_intake if waiting and not once else None
     return run
-
-
-def _options(pipeline: Pipeline) -> list[tuple[str, str]]:
-    sources = [stream.source.options for stream in pipeline.streams if stream.source is not None]
-    return [option for options in (*sources, *(query.sink.options for query in pipeline.queries)) for option in options]
 
 
 def _joins(pipeline: Pipeline, io: StateIo, point: Checkpoint, hooks: Hooks, tuning: Tuning) -> JoinOperator:
@@ -553,7 +559,7 @@ def _origin(stream: Stream) -> str:
     if source is None:
         return "a DataFrame"
     topics = [text for key, text in source.options if key.lower() in ("subscribe", "subscribepattern", "assign")]
-    return " ".join(part for part in (source.format, source.path, *topics) if part)
+    return hide(" ".join(part for part in (source.format, source.path, *topics) if part))
 
 
 def _goes_on(before: Query | None, after: Query) -> bool:
@@ -564,35 +570,3 @@ def _is_over(state: QueryState | None, query: Query) -> bool:
     """Whether a query has come to the end of the lifetime it still has."""
     same = state is not None and (state.sql, state.lifetime_us) == (query.sql, query.lifetime_us)
     return state is not None and state.ended and same
-
-
-def _refuse_shared_paths(queries: Iterable[Query]) -> None:
-    paths: dict[str, str] = {}
-    for query in queries:
-        path = query.sink.path
-        if path is not None and query.sink.format in (*FILE_FORMATS, "delta"):
-            if path in paths:
-                raise SpecError(
-                    Problem(
-                        f"writes to {path}, as query '{paths[path]}' does",
-                        query=query.name,
-                        hint="give each query a path of its own",
-                    )
-                )
-            paths[path] = query.name
-
-
-def _translated(failure: Exception, secrets: Secrets) -> HeadraceError:
-    """Spark's failure as ours: the cause inside it, when it is one of our own."""
-    text = secrets.hide(str(failure))
-    if "CorruptStateError: " in text:
-        return CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0])
-    if "LockedError: " in text:
-        return LockedError(text.rpartition("LockedError: ")[2].splitlines()[0])
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised = [line.removeprefix("headrace.errors.EngineError: ") for line in lines if _RAISED.match(line)]
-    errors = [line for line in lines if "Error" in line and not line.startswith("File")]
-    telling = [*raised[-1:], *errors, *lines, type(failure).__name__][0]
-    error = EngineError(f"the run stopped: {telling}")
-    error.__cause__ = failure
-    return error

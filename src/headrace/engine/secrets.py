@@ -1,22 +1,15 @@
-"""Options that take their values from the environment, and texts that must not show what is secret."""
+"""Options that take their values from the environment."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from headrace.errors import Problem, SpecError
+from headrace.hiding import REFERENCE, Options, remember
+from headrace.model import Pipeline
 
-__all__ = ["Secrets", "resolve"]
-
-_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-_SECRET_OPTION = re.compile(r"(?i)password|passwd|secret|token|credential|jaas|access[._-]?key|private[._-]?key")
-# Secrets inside addresses and settings: password=..., password="...".
-_ASSIGNED = re.compile(r"(?i)((?:password|passwd|secret|token)\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s&;,\"']+)")
-_HIDDEN = "***"
-
-Options = Iterable[tuple[str, str]]
+__all__ = ["remember_options", "resolve"]
 
 
 def resolve(options: Options, owner: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -27,36 +20,24 @@ def resolve(options: Options, owner: str, environment: Mapping[str, str] | None 
     """
     known = os.environ if environment is None else environment
     options = tuple(options)
+    if environment is None:
+        remember(options, known)
     problems = [
         Problem(f"{owner}: option '{key}' asks for the environment variable {name}, which is not set",
                 hint=f"set {name} where Headrace is started")
-        for key, text in options for name in _REFERENCE.findall(text) if name not in known
+        for key, text in options for name in REFERENCE.findall(text) if name not in known
     ]  # fmt: skip
     if problems:
         raise SpecError(problems)
-    return {key: _REFERENCE.sub(lambda match: known[match.group(1)], text) for key, text in options}
+    return {key: REFERENCE.sub(lambda match: known[match.group(1)], text) for key, text in options}
 
 
-class Secrets:
-    """What must not be shown: values of options that are secret by name, and all that came from the environment."""
-
-    def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
-        known = os.environ if environment is None else environment
-        found: set[str] = set()
-        for key, text in options:
-            referred = _REFERENCE.findall(text)
-            found |= {known.get(name, "") for name in referred}
-            if _SECRET_OPTION.search(key) and not referred:
-                found.add(text)
-        # The longest first: one may be part of another.
-        self._values = sorted((value for value in found if value), key=len, reverse=True)
-
-    def hide(self, text: str) -> str:
-        """The text with secrets made unreadable.
-
-        >>> Secrets([("password", "pa55")]).hide("no entry for ann with pa55 at db?password=pa55&x=1")
-        'no entry for ann with *** at db?password=***&x=1'
-        """
-        for value in self._values:
-            text = text.replace(value, _HIDDEN)
-        return _ASSIGNED.sub(rf"\1{_HIDDEN}", text)
+def remember_options(pipeline: Pipeline) -> None:
+    """Has this process hide whatever is secret in the options of a pipeline: sources, sinks, Spark's settings."""
+    sources = [stream.source for stream in pipeline.streams if stream.source is not None]
+    paths = [("path", path) for path in (pipeline.engine.checkpoint, *(s.path for s in sources)) if path is not None]
+    sinks = [query.sink for query in pipeline.queries]
+    paths += [("path", sink.path) for sink in sinks if sink.path is not None]
+    given = [*(source.options for source in sources), *(sink.options for sink in sinks)]
+    for options in (paths, pipeline.engine.conf, *given):
+        remember(options, os.environ)

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headrace.engine.jvm_output import hidden_output
 from headrace.errors import EnvironmentProblem, SpecError
+from headrace.hiding import remember
 from headrace.policies import SETTINGS, Tuning, tuning_of
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
         os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if (master or "local").startswith("local") else None
+    remember((conf or {}).items(), os.environ)
     cores = os.cpu_count() or 2
     given = master or (conf or {}).get("spark.master")
     checked = f"local[{cores},4]" if given is None else _checked_master(given)
@@ -87,7 +90,8 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with hidden_output():
+            session = builder.getOrCreate()
     except Exception as error:
         raise EnvironmentProblem(_why_no_spark(str(error), settings)) from error
     tune(session)

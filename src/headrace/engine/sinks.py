@@ -1,7 +1,7 @@
-"""Where results go. Every sink takes the results of one query and epoch, and takes them again without harm.
+"""Where results go. Every sink takes the results of one query and epoch, and takes them again after a crash.
 
 parquet, json, csv, orc   files `epoch-N-i`, replaced as a whole when epoch N is written again
-memory                    a table per epoch in the driver, replaced likewise
+memory                    a table per epoch in the driver, replaced likewise; the newest, up to a number of rows
 console                   printed; a replayed epoch says so
 python                    a callable `f(results, epoch)`; the same epoch always brings the same rows
 delta                     one version of the table per epoch, skipped when it is there (`delta_sink.py`)
@@ -14,54 +14,81 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.engine.blame import cause_of
 from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.delta_sink import DeltaSink
-from headrace.engine.file_sink import FileSink
+from headrace.engine.file_sink import FileSink, claim
 from headrace.engine.jdbc_sink import JdbcSink
 from headrace.engine.kafka_sink import KafkaSink
 from headrace.engine.secrets import resolve
+from headrace.engine.sink import Sink, had_before
 from headrace.engine.storage import Storage, open_storage
-from headrace.errors import Problem, SpecError
-from headrace.model import Query, SinkSpec
+from headrace.errors import HeadraceError, Problem, SpecError, StateError
+from headrace.language import clashes
+from headrace.model import Pipeline, Query, SinkSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ConsoleSink", "FileSink", "FormatSink", "MemorySink", "PythonSink", "Sink", "forget_sink", "open_sink"]
+__all__ = [
+    "ConsoleSink",
+    "FileSink",
+    "FormatSink",
+    "MemorySink",
+    "PythonSink",
+    "Sink",
+    "forget_sinks",
+    "open_sink",
+    "refuse_clashes",
+    "refuse_later_epochs",
+]
 
 FILE_FORMATS = ("parquet", "json", "csv", "orc")
 # Rows of an epoch shown on the console.
 CONSOLE_ROWS = 20
+# Rows a memory sink keeps unless it is told otherwise: some hundred megabytes.
+MEMORY_ROWS = 1_000_000
+DELIVERED = "delivered"
 
 
-class Sink(Protocol):
-    """Takes the results of one query."""
+class MemorySink(Sink):
+    """Keeps the newest results in the driver, whole epochs of them, for notebooks and tests."""
 
-    def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
-        """Takes an epoch's results; `replay` says that it may have been given some of them before. Rows, if known."""
-
-
-class MemorySink:
-    """Keeps results in the driver, for notebooks and tests."""
-
-    def __init__(self) -> None:
+    def __init__(self, query: str = "", most_rows: int = MEMORY_ROWS, note: Callable[[str], Any] = str) -> None:
+        self.query, self.most_rows, self._note = query, most_rows, note
         self.epochs: dict[int, pa.Table] = {}
+        self.dropped = 0
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
-        self.epochs[epoch] = results.toArrow()
-        return int(self.epochs[epoch].num_rows)
+        table = results.limit(self.most_rows + 1).toArrow()
+        if table.num_rows > self.most_rows:
+            raise HeadraceError(
+                f"epoch {epoch} has more than {self.most_rows:,} results, which is all that a memory sink keeps; give "
+                "the query another sink, or the sink the option rows"
+            )
+        self.epochs[epoch] = table
+        while sum(each.num_rows for each in self.epochs.values()) > self.most_rows:
+            if not self.dropped:
+                self._note(
+                    f"query '{self.query}': its memory sink keeps the newest {self.most_rows:,} results from now on"
+                )
+            self.dropped += self.epochs.pop(min(self.epochs)).num_rows
+        return int(table.num_rows)
+
+    def forget(self) -> None:
+        self.epochs.clear()
 
     def table(self) -> pa.Table | None:
-        """All results so far."""
+        """The results it keeps: all of them until there are more than its rows."""
         return pa.concat_tables(self.epochs[n] for n in sorted(self.epochs)) if self.epochs else None
 
 
-class ConsoleSink:
+class ConsoleSink(Sink):
     """Prints results as they come."""
 
     def __init__(self, query: str, write: Callable[[str], Any] | None = None) -> None:
@@ -80,7 +107,7 @@ class ConsoleSink:
         return int(table.num_rows)
 
 
-class PythonSink:
+class PythonSink(Sink):
     """Calls a function of the user's with the results as a DataFrame, and the epoch."""
 
     def __init__(self, function: Callable[[Any, int], Any]) -> None:
@@ -91,22 +118,67 @@ class PythonSink:
         return None
 
 
-class FormatSink:
+class FormatSink(Sink):
     """Any batch format Spark can write, by name."""
 
     def __init__(self, spec: SinkSpec, query: str, storage: Storage) -> None:
         self.spec, self.query, self.storage = spec, query, storage
         self.options = resolve(spec.options, f"query '{query}'")
 
+    @property
+    def _noted(self) -> str:
+        return f"{DELIVERED}/{self.query}"
+
+    def last_epoch(self) -> int:
+        return int(self.storage.read(self._noted) or b"-1")
+
+    def forget(self) -> None:
+        self.storage.delete(self._noted)
+
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
-        note = f"delivered/{self.query}"
-        if replay and self.storage.read(note) == str(epoch).encode():
+        if had_before(f"the {self.spec.format} sink", self.last_epoch(), epoch, replay):
             return None
         writer = results.write.format(self.spec.format).options(**self.options)
         writer = writer.mode(self.options.get("mode", "append"))
         writer.save(self.spec.path) if self.spec.path else writer.save()
-        self.storage.replace(note, str(epoch).encode())
+        self.storage.replace(self._noted, str(epoch).encode())
         return None
+
+
+def forget_sinks(gone: Mapping[str, Sink], sinks: Mapping[str, Sink], note: Callable[[str], Any]) -> None:
+    """Frees what sinks of queries that have gone keep; what cannot be freed now is garbage, and nothing else."""
+    for name, sink in gone.items():
+        # A sink in the place of another of that name goes on with its note.
+        if type(sinks.get(name)) is type(sink) and not isinstance(sink, FileSink):
+            continue
+        try:
+            sink.forget()
+        except Exception as failure:
+            note(f"the sink of query '{name}' could not be cleared: {cause_of(failure)}")
+
+
+def refuse_clashes(pipeline: Pipeline, checkpoint: str, spark: SparkSession) -> None:
+    """SpecError if queries write to one place, or where state is, or where their streams read."""
+    default = str(spark._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+    found = clashes(pipeline.streams, pipeline.queries, checkpoint, default)
+    if found:
+        raise SpecError(found)
+
+
+def refuse_later_epochs(sinks: Mapping[str, Sink], checkpoint: Checkpoint, epoch: int) -> None:
+    """StateError if a sink has had epochs that the checkpoint does not know: `epoch` is its last.
+
+    One more than the last may be there: a crash came between the sink and the manifest. Its decision says so.
+    """
+    known = epoch + 1 if checkpoint.decision(epoch + 1) is not None else epoch
+    later = {name: last for name, sink in sinks.items() if (last := sink.last_epoch()) > known}
+    if later:
+        told = ", ".join(f"that of '{name}' has had epoch {last}" for name, last in later.items())
+        raise StateError(
+            f"checkpoint {checkpoint.storage.root} ends with epoch {epoch}, and sinks are ahead of it: {told}. It was "
+            "set back, and going on would lose or double results: restore the newer checkpoint; or start with a new "
+            "one, and clear these sinks or give their queries other places"
+        )
 
 
 def open_sink(
@@ -114,9 +186,10 @@ def open_sink(
     spark: SparkSession,
     checkpoint: Checkpoint,
     function: Callable[[Any, int], Any] | None,
-    fresh: bool,
+    known: bool,
+    note: Callable[[str], Any],
 ) -> Sink:
-    """The sink a query asks for; a fresh checkpoint must not find results of another in a folder."""
+    """The sink a query asks for; `known` says that the checkpoint has run the query before."""
     spec, query = question.sink, question.name
     if function is not None:
         return PythonSink(function)
@@ -126,24 +199,16 @@ def open_sink(
         case "console":
             return ConsoleSink(query)
         case "memory":
-            return MemorySink()
+            return MemorySink(query, _rows(spec, query), note)
         case "python":
             return PythonSink(_load(dict(spec.options).get("function", ""), query))
         case format_ if format_ in FILE_FORMATS:
             if spec.path is None:
                 raise SpecError(Problem(f"a {format_} sink needs a path", query=query))
             storage = open_storage(spec.path, spark)
-            storage.make_folder("")
-            if fresh and any(name.startswith("epoch-") for name in storage.names("")):
-                raise SpecError(
-                    Problem(
-                        f"{spec.path} holds results of an earlier checkpoint",
-                        query=query,
-                        hint="remove them, choose another path, or go on with that checkpoint",
-                    )
-                )
+            claim(storage, checkpoint.id, known, query)
             sink = FileSink(spec, storage)
-            sink.clear()
+            sink.forget()
             return sink
         case "delta":
             if spec.path is None:
@@ -158,12 +223,11 @@ def open_sink(
             return FormatSink(spec, query, checkpoint.storage)
 
 
-def forget_sink(query: str, sink: Sink, checkpoint: Checkpoint) -> None:
-    """Removes what a sink that is not used any more keeps for its own ends; results stay."""
-    if isinstance(sink, FileSink):
-        sink.clear()
-    elif isinstance(sink, FormatSink):
-        checkpoint.storage.delete(f"delivered/{query}")
+def _rows(spec: SinkSpec, query: str) -> int:
+    text = dict(spec.options).get("rows", str(MEMORY_ROWS))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise SpecError(Problem(f"a memory sink keeps a number of rows, not '{text[:40]}'", query=query))
+    return int(text)
 
 
 def _load(name: str, query: str) -> Callable[[Any, int], Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.engine.messages import CORRUPT, PLACE, decode
-from headrace.engine.secrets import Secrets, resolve
+from headrace.engine.secrets import resolve
 from headrace.errors import Problem, SpecError
 from headrace.language import FILE_SOURCES
 from headrace.model import Source, Stream
@@ -70,7 +70,7 @@ def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) 
         if source.value is not None:
             rows = decode(rows, stream)
     except Exception as exc:
-        complaint = Secrets(source.options).hide(str(exc).splitlines()[0])
+        complaint = str(exc).splitlines()[0]
         raise SpecError(Problem(f"stream '{stream.name}' cannot be read as {source.format}: {complaint}")) from exc
     return rows, lenient or source.value is not None
 

@@ -11,6 +11,7 @@ from headrace.engine.session import build_session
 from headrace.engine.storage import is_remote, open_storage
 from headrace.engine.workload import Description, read_description
 from headrace.errors import CorruptStateError, SpecError
+from headrace.hiding import hide
 from headrace.planning import Kept, Workload
 
 __all__ = ["describe", "describe_checkpoint"]
@@ -46,6 +47,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
     `epoch` counts from 0 and is -1 before the first; times are microseconds of event time; `streams` counts rows since
     the checkpoint began, and rows_in = used + late + shed + rejected holds for each.
     """
+    root = hide(root)
     if manifest is None or manifest.epoch < 0:
         return {"checkpoint": root, "epoch": -1, "streams": {}, "queries": {}, "decisions": []}
     return {

@@ -4,8 +4,10 @@ from headrace.language.binder import bind_query
 from headrace.language.ddl import parse_schema, parse_type
 from headrace.language.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
 from headrace.language.kept_text import is_own_text
-from headrace.language.paths import is_name, local_path
+from headrace.language.packages import NEEDS_DELTALAKE, lacking_packages
+from headrace.language.paths import absolute, is_name, local_path
 from headrace.language.pipeline_file import include_patterns, line_of, load_pipeline
+from headrace.language.places import clashes
 from headrace.language.suggest import nearest
 from headrace.language.synthetic import (
     SYNTHETIC_COLUMNS,
@@ -17,6 +19,7 @@ from headrace.language.synthetic import (
 
 __all__ = [
     "FILE_SOURCES",
+    "NEEDS_DELTALAKE",
     "PATHLESS_SINKS",
     "SINKS",
     "SOURCES",
@@ -25,10 +28,13 @@ __all__ = [
     "SYNTHETIC_OPTIONS",
     "SYNTHETIC_SCHEMA",
     "SYNTHETIC_TIME",
+    "absolute",
     "bind_query",
+    "clashes",
     "include_patterns",
     "is_name",
     "is_own_text",
+    "lacking_packages",
     "line_of",
     "load_pipeline",
     "local_path",

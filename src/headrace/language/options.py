@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from headrace.hiding import remember
 from headrace.language.words import shown
 from headrace.language.yaml_nodes import Value
 from headrace.units import parse_duration
@@ -25,6 +26,8 @@ def read_options(value: Value | None) -> tuple[tuple[str, str], ...]:
             option.document.add(f"{option.path} stands among the options", option.line, "write path: beside format:")
         elif text is not None:
             found[key.lower()] = key, text
+    # From here on: what is wrong elsewhere in the file may be said by showing them.
+    remember(found.values())
     return tuple(found.values())
 
 

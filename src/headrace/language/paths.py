@@ -22,12 +22,13 @@ _DISORDER = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def absolute(path: str, base: Path) -> str:
-    """A plain path made absolute beside the file; a URI stays as it is.
+    """A plain path made absolute beside the file; a URI stays as it is, its scheme in small letters.
 
-    >>> absolute("data/in", Path("/srv/pipe")), absolute("s3a://bucket/in", Path("/srv/pipe"))
-    ('/srv/pipe/data/in', 's3a://bucket/in')
+    >>> absolute("data/in", Path("/srv/pipe")), absolute("S3A://Bucket/in", Path("/srv/pipe"))
+    ('/srv/pipe/data/in', 's3a://Bucket/in')
     """
-    return path if is_uri(path) else str(base / path)
+    match = _URI.match(path)
+    return str(base / path) if match is None else match.group().lower() + path[match.end() :]
 
 
 def is_uri(path: str) -> bool:

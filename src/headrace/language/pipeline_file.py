@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import Problem, SpecError
 from headrace.language.engine_section import read_engine
 from headrace.language.files import read_text
 from headrace.language.paths import absolute, read_path
+from headrace.language.places import clashes
 from headrace.language.queries_section import leaves_directory, read_queries
 from headrace.language.sites_section import read_placement, read_sites
 from headrace.language.streams_section import read_streams
@@ -53,6 +55,8 @@ def load_pipeline(path: str | Path) -> Pipeline:
     placement = read_placement(entries, sites, base, document)
     if not queries and not document.problems:
         document.add("no queries", 1, "add `queries:` or `include: queries/*.sql`")
+    found = clashes(streams, queries, engine.checkpoint)
+    document.problems += [replace(problem, file=document.file) for problem in found]
     if document.problems:
         raise SpecError(document.problems)
     return Pipeline(
