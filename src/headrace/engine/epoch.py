@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Cut, Projection, projection
 from headrace.engine.answering import Answering, Given
 from headrace.engine.arrow_rows import arrow_schema
-from headrace.engine.blame import cause_of, raise_if_not_a_querys
 from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.clocks import EpochClock
+from headrace.engine.deadline import Deadline
 from headrace.engine.flows import FlowOperator, Moment, Stepped, remembered
 from headrace.engine.hooks import Hooks
 from headrace.engine.rejected import RejectedRows
 from headrace.engine.retention import EVER, expired_panes, retain
 from headrace.engine.sinks import Sink
 from headrace.engine.state_io import StateIo
+from headrace.engine.trial import Trial
 from headrace.engine.workload import describe_workload
 from headrace.errors import CorruptStateError, EngineError
 from headrace.model import Entry, EpochDecision, Flush, Intake, Stream, streams_of
 from headrace.planning import FlowPlan, QueryTimes, Schedule, Scheduled, Spent, Workload, groups_of, streams_read
 from headrace.policies import (
+    PATIENCE,
     Due,
+    Patience,
     StreamClock,
     advance_clock,
     due_windows,
@@ -80,6 +83,7 @@ class Epochs:
         policy: str = "hybrid-late-pending",
         trigger_s: float | None = None,
         operators: Sequence[FlowOperator] = (),
+        patience: Patience | None = None,
     ) -> None:
         self._policy, self._trigger_s, self._operators = policy, trigger_s, tuple(operators)
         self.intake: Intake | None = None
@@ -89,7 +93,8 @@ class Epochs:
         self._hooks, self._probe = hooks, hooks.probe
         self._projections: dict[tuple[str, ...], Projection] = {}
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
-        self._answering = Answering(io, checkpoint.state_folder, checkpoint.bins, hooks.probe)
+        self._trial = Trial(Deadline(spark), patience or Patience(PATIENCE, 1.0), hooks.on_note)
+        self._answering = Answering(io, checkpoint.state_folder, checkpoint.bins, hooks.probe, self._trial)
         self._described: Workload | None = None
         self._rejected = RejectedRows(checkpoint.storage)
         self._clock = EpochClock(hooks.reading, hooks.on_note)
@@ -237,21 +242,17 @@ class Epochs:
         if batch is None:
             return
         bounds = self._bounds(progress.decision)
-        try:
-            progress.absorbed = self._absorb_once(batch, progress, bounds)
-        except Exception as failure:
-            raise_if_not_a_querys(failure)
-            progress.failed = self._culprits(batch, progress, bounds, failure)
-            progress.absorbed = self._absorb_once(batch, progress, bounds)
+
+        def over_rows(names: tuple[str, ...], trial: bool) -> Absorbed:
+            if not trial:
+                self._probe("mid-state")
+            return self._absorb_rows(batch, progress.decision, bounds, names, trial)
+
+        progress.absorbed, progress.failed = self._trial.absorb(over_rows, self._live())
         if any(count.rejected for count in progress.absorbed.counts.values()):
             epoch, replay = progress.decision.epoch, progress.replay
             self._rejected.write(batch, self._streams, bounds, self._corrupt, epoch, replay)
         self._probe("after-state")
-
-    def _absorb_once(self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...]) -> Absorbed:
-        self._probe("mid-state")
-        live = tuple(name for name in self._live() if name not in progress.failed)
-        return self._absorb_rows(batch, progress.decision, bounds, live)
 
     def _absorb_rows(
         self,
@@ -259,7 +260,7 @@ class Epochs:
         decision: EpochDecision,
         bounds: tuple[Bounds, ...],
         live: tuple[str, ...],
-        trial: bool = False,
+        trial: bool,
     ) -> Absorbed:
         shape = self._projection(live)
         cuts: dict[str, Cut] = {}
@@ -271,22 +272,6 @@ class Epochs:
         if live not in self._schemas:
             self._schemas[live] = arrow_schema(rows)
         return sum(self._io.absorb(rows, self._schemas[live], task), Absorbed())
-
-    def _culprits(
-        self, batch: DataFrame, progress: Progress, bounds: tuple[Bounds, ...], failure: Exception
-    ) -> dict[str, str]:
-        """Which queries made the pass over the rows fail: those that fail alone, if any does not."""
-        found: dict[str, str] = {}
-        live = self._live()
-        for name in live:
-            try:
-                self._absorb_rows(batch, progress.decision, bounds, (name,), trial=True)
-            except Exception as error:
-                raise_if_not_a_querys(error)
-                found[name] = cause_of(error)
-        if not found or len(found) == len(live) > 1:
-            raise failure
-        return found
 
     # 3 advance -----------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ from headrace.hiding import hide
 from headrace.language import bind_query
 from headrace.model import Intake, Pipeline, Query, SinkSpec, Step, StepFunction, Stream
 from headrace.planning import Workload, plan_query
-from headrace.policies import Tuning
+from headrace.policies import Patience, Tuning
 from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
@@ -478,6 +478,7 @@ def start(
             spark, point, io, manifest, streams, workload, sinks, corrupt,
             hooks.watched_by(page.decided, page.committed, intake.committed),
             pipeline.engine.schedule, trigger_s, operators,
+            Patience(tuning.patience, pipeline.engine.trigger_us / SECOND_US),
         )  # fmt: skip
         epochs.intake = intake.intake if waiting else None
         sources |= read_with_intake(spark, waiting, intake.intake)

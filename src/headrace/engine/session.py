@@ -50,6 +50,9 @@ _STATIC = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     "spark.log.level": "ERROR",
+    # A task that was stopped and does not end takes its executor with it; a local one goes on.
+    "spark.task.reaper.enabled": "true",
+    "spark.task.reaper.killTimeout": "60s",
 }
 
 

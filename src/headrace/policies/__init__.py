@@ -43,6 +43,7 @@ from headrace.policies.keyed import (
     begin,
     decide_keyed,
 )
+from headrace.policies.patience import Patience
 from headrace.policies.periods import PeriodChoice, choose_periods, cost_per_pane
 from headrace.policies.rounds import Collected, Rounds, bins_of, next_collection_s, next_round, utilisation
 from headrace.policies.schedule import (
@@ -57,7 +58,7 @@ from headrace.policies.schedule import (
     plan_epoch,
 )
 from headrace.policies.spill import Residence, reside
-from headrace.policies.tuning import SETTINGS, Tuning, tuning_of
+from headrace.policies.tuning import PATIENCE, SETTINGS, Tuning, tuning_of
 from headrace.policies.watermark import StreamClock, advance_clock, find_idle, follow_others, watermark_of
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "FIRST_INTAKE",
     "KEY",
     "ONCE",
+    "PATIENCE",
     "SETTINGS",
     "BinLoad",
     "Block",
@@ -90,6 +92,7 @@ __all__ = [
     "MiniLoad",
     "Moving",
     "NoMerge",
+    "Patience",
     "PeriodChoice",
     "Plan",
     "Progress",

@@ -9,9 +9,11 @@ from headrace.errors import SpecError
 from headrace.policies.keyed import FluxSettings
 from headrace.units import parse_size
 
-__all__ = ["SETTINGS", "Tuning", "tuning_of"]
+__all__ = ["PATIENCE", "SETTINGS", "Tuning", "tuning_of"]
 
 _PREFIX = "spark.headrace."
+# So many times the trigger may work on an epoch take: where seconds are asked for, an epoch of minutes is no slow one.
+PATIENCE = 60
 # By name what a setting may be: some words, a size (with a unit), sizes of bins, or a number of at least 1.
 SETTINGS: Mapping[str, str | tuple[str, ...]] = {
     f"{_PREFIX}flux.moves": ("auto", "off"),
@@ -21,6 +23,7 @@ SETTINGS: Mapping[str, str | tuple[str, ...]] = {
     f"{_PREFIX}flux.minis": "number",
     f"{_PREFIX}flux.memory": "sizes",
     f"{_PREFIX}join.memory": "size",
+    f"{_PREFIX}patience": "number",
     f"{_PREFIX}state.io": ("auto", "arrow", "spark"),
     f"{_PREFIX}rejected.files": "number",
     f"{_PREFIX}rejected.size": "size",
@@ -40,6 +43,7 @@ class Tuning:
     # Of files with rejected rows the newest are kept, so many and of this size together.
     rejected_files: int = 1000
     rejected_bytes: int = 256 << 20
+    patience: int = PATIENCE
 
 
 def tuning_of(conf: Mapping[str, str]) -> Tuning:
@@ -71,6 +75,7 @@ def tuning_of(conf: Mapping[str, str]) -> Tuning:
         _word(given, "sync") == "on",
         _number(given, "rejected.files", Tuning.rejected_files),
         (_sizes(given, "rejected.size") or (Tuning.rejected_bytes,))[0],
+        _number(given, "patience", PATIENCE),
     )
 
 
