@@ -76,6 +76,7 @@ class Case:
     judge: str | None = None
     memory: bool = False
     cause: str | None = None  # of the failure that Spark's batch has, too
+    absorbing: bool = False  # fails over rows: to find out who does takes a job for each query, so one world has these
 
 
 PER_WINDOW = "SELECT window_start, window_end, {} FROM windows GROUP BY window_start, window_end, k"
@@ -126,11 +127,14 @@ CASES: dict[str, Case] = {
         "k, SUM(huge) AS a", cause=r"^SUM\(r.huge\) exceeds BIGINT in the window ending .*; CAST its argument to D"),
     "the same where Spark finishes": Case(
         "k, SUM(huge) % 10 AS a", cause=r"^SUM\(r.huge\) exceeds BIGINT in the window ending .*"),
-    "bigints multiplied": Case("k, MAX(huge * 4) AS a", cause=r"^in r.huge \* 4: .*overflow.* \(ARITHMETIC_OVERFLOW"),
-    "division by zero": Case("k, SUM(i / zero) AS a", cause=r"^in r.i / r.zero: Division by zero.*\(DIVIDE_BY_ZERO\)$"),
+    "bigints multiplied": Case(
+        "k, MAX(l * 4096) AS a", cause=r"^in r.l \* 4096: .*overflow.* \(ARITHMETIC_OVERFLOW", absorbing=True),
+    "division by zero": Case(
+        "k, SUM(i / zero) AS a", cause=r"^in r.i / r.zero: Division by zero.*\(DIVIDE_BY_ZERO\)$", absorbing=True),
+    "a cast of text": Case(
+        "k, SUM(CAST(k AS INT)) AS a", cause=r"^in CAST\(r.k AS INT\): .*\(CAST_INVALID_INPUT\)$", absorbing=True),
     "division of aggregates by zero": Case(
         "k, COUNT(*) / SUM(zero) AS a", cause=r"^in COUNT\(\*\) / SUM\(r.zero\): Division by zero"),
-    "a cast of text": Case("k, SUM(CAST(k AS INT)) AS a", cause=r"^in CAST\(r.k AS INT\): .*\(CAST_INVALID_INPUT\)$"),
 }  # fmt: skip
 # Row windows: the SELECT list, and the cause of a failure.
 ROWS: dict[str, tuple[str, str | None]] = {
@@ -194,6 +198,8 @@ def world(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest.T
     stream = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(home / "in"))
     pipe = hr.Pipeline("corners").stream("r", stream, time="ts", lateness="20 seconds")
     for name, case in CASES.items():
+        if case.absorbing and hopping:
+            continue
         sink = hr.memory() if case.memory else hr.parquet(str(home / query(name)))
         pipe.query(query(name), sql_of(case, hopping), sink=sink)
     for name, (select, _) in ROWS.items():
@@ -248,6 +254,9 @@ def refuse(world: World, sql: str) -> None:
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.cause is not None])
 def test_what_sparks_batch_refuses_fails_with_a_sentence(world: World, name: str) -> None:
     case = CASES[name]
+    if query(name) not in world.run.status["queries"]:
+        assert case.absorbing
+        return
     refuse(world, PER_WINDOW.format(case.select))
     state = world.run.status["queries"][query(name)]
     assert state["state"] == "failed"

@@ -15,7 +15,7 @@ from world import START, results
 import headrace as hr
 from headrace.engine import Hooks
 
-FILES, ROWS = 40, 4
+FILES, ROWS = 60, 1
 
 
 def test_who_makes_an_epoch_hang_fails_alone(spark: Any, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_who_makes_an_epoch_hang_fails_alone(spark: Any, tmp_path: Path) -> None
     # Each row takes some 40 million steps.
     pipe.query("slow", f"SELECT MAX(levenshtein(s, reverse(s))) AS m {window}", sink=hr.parquet(str(tmp_path / "slow")))
     notes: list[str] = []
-    spark.conf.set("spark.headrace.patience", "6")
+    spark.conf.set("spark.headrace.patience", "3")
     try:
         run = pipe.start(spark, str(tmp_path / "state"), once=True, flush=True, hooks=Hooks(on_note=notes.append))
         run.await_termination()
@@ -40,7 +40,7 @@ def test_who_makes_an_epoch_hang_fails_alone(spark: Any, tmp_path: Path) -> None
         spark.conf.unset("spark.headrace.patience")
     queries = run.status["queries"]
     assert (queries["good"]["state"], queries["slow"]["state"]) == ("running", "failed"), notes
-    cause = r"took over \d+ s for 160 rows, which take .* s without it; the limit is 6 times .*"
+    cause = r"took over \d+ s for 60 rows, which take .* s without it; the limit is 3 times .*"
     assert re.fullmatch(cause, queries["slow"]["cause"]), queries["slow"]["cause"]
     assert any("each query is tried alone" in note for note in notes)
     end = START // 60_000_000 * 60_000_000 + 60_000_000
