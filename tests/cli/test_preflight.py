@@ -94,7 +94,8 @@ def test_what_is_missing_is_said_before_spark_starts(
 
 
 def test_every_problem_around_is_said_at_once(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = PIPELINE.replace("path: in", "path: ins").replace("path: out", "path: file").replace(": state", ": file")
+    (spec.parent / "other").touch()
+    text = PIPELINE.replace("path: in", "path: ins").replace("path: out", "path: file").replace(": state", ": other")
     spec.write_text(text)
     assert _run(["check", str(spec), "--json"], False) == 2
     found = json.loads(capsys.readouterr().out)["problems"]

@@ -153,3 +153,4 @@ queries:
         load_pipeline(tmp_path / "p.yml")
     assert [problem.query for problem in refused.value.problems] == ["two", "three", "four"]
     assert {problem.file for problem in refused.value.problems} == {str(tmp_path / "p.yml")}
+    assert [problem.line for problem in refused.value.problems] == [5, 6, 7]

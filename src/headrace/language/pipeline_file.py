@@ -56,7 +56,9 @@ def load_pipeline(path: str | Path) -> Pipeline:
     if not queries and not document.problems:
         document.add("no queries", 1, "add `queries:` or `include: queries/*.sql`")
     found = clashes(streams, queries, engine.checkpoint)
-    document.problems += [replace(problem, file=document.file) for problem in found]
+    for problem in found:
+        line = line_of(place, "queries", problem.query or "", "sink")
+        document.problems.append(replace(problem, file=document.file, line=line))
     if document.problems:
         raise SpecError(document.problems)
     return Pipeline(
