@@ -25,11 +25,11 @@ def told(failure: Exception) -> str:
     """A failure inside a task as the cause of a failed query.
 
     >>> told(QueryFailure("SUM(x) exceeds BIGINT")), told(ValueError("no such kind"))
-    ('SUM(x) exceeds BIGINT', 'the kernel failed: no such kind (ValueError)')
+    ('SUM(x) exceeds BIGINT', 'ValueError: no such kind')
     """
     if isinstance(failure, QueryFailure):
         return str(failure)
-    return f"the kernel failed: {_first_line(failure)} ({type(failure).__name__})"
+    return f"{type(failure).__name__}: {_first_line(failure)}"
 
 
 def _first_line(failure: BaseException) -> str:
