@@ -15,7 +15,7 @@ from fuzz.queries import make_query
 from headrace.engine import answering
 
 SEED = "ci"
-QUERIES = 80
+QUERIES = 50
 
 
 def test_random_queries_equal_sparks_batch_answers(spark: Any, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_random_queries_equal_sparks_batch_answers(spark: Any, tmp_path: Path) -
     assert not wrong, "\n\n".join(wrong)
     assert len(made.of("refused")) < QUERIES / 4, [o.detail for o in made.of("refused")]
     assert len(made.of("equal")) > QUERIES / 2
-    assert sum(outcome.rows for outcome in made.of("equal")) > 1000, "there must be something to compare"
+    assert sum(outcome.rows for outcome in made.of("equal")) > 200, "there must be something to compare"
 
 
 def test_a_window_that_is_too_short_by_a_microsecond_is_found(
