@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "headrace"
 
 _BASE = {"errors", "hiding", "units"}
-_BELOW_ENGINE = _BASE | {"model", "language", "planning", "policies"}
+_BELOW_ENGINE = _BASE | {"model", "language", "planning", "policies", "kernels"}
 _BELOW_SITES = _BELOW_ENGINE | {"engine", "simulation"}
 _BELOW_VIEWS = _BELOW_SITES | {"sites"}
 
@@ -28,6 +29,7 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
     "model": _BASE,
     "language": _BASE | {"model"},
     "policies": _BASE | {"model"},
+    "kernels": _BASE | {"model"},
     "planning": _BASE | {"model", "policies"},
     "engine": _BELOW_ENGINE,
     "simulation": _BELOW_ENGINE,
@@ -46,6 +48,7 @@ PURE = ("errors", "hiding", "units", "model", "language", "planning", "policies"
 FOREIGN_IMPORTS: dict[str, set[str]] = {
     **{layer: {"pyspark", "py4j", "polars", "pyarrow", "pandas"} for layer in PURE},
     "simulation": {"pyspark", "py4j"},
+    "kernels": {"py4j", "pandas", "sqlglot", "yaml", "scipy"},
     "dashboard": {"pyspark", "py4j"},
 }
 
@@ -236,6 +239,11 @@ def test_a_package_only_exports(module: str):
     def is_export(node: ast.stmt) -> bool:
         if isinstance(node, ast.Import | ast.ImportFrom):
             return True
+        # The public face imports on demand, because tasks import the package it is the root of.
+        if module == "headrace" and (
+            isinstance(node, ast.FunctionDef) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        ):
+            return True
         if isinstance(node, ast.Expr):
             return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -245,3 +253,38 @@ def test_a_package_only_exports(module: str):
 
     others = [f"line {node.lineno}" for node in tree_of(module).body if not is_export(node)]
     assert not others, f"{module}: only imports, __all__ and a docstring belong in __init__.py"
+
+
+def closure_of(module: str) -> dict[str, str]:
+    """All modules of Headrace that one of them brings along, and the foreign packages that each of these imports."""
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        lazy = {id(node) for function in ast.walk(tree_of(name)) if isinstance(function, ast.FunctionDef | ast.If)
+                if isinstance(function, ast.FunctionDef) or "TYPE_CHECKING" in ast.dump(function.test)
+                for node in ast.walk(function)}  # fmt: skip
+        outside = set()
+        for node in ast.walk(tree_of(name)):
+            if id(node) in lazy or not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            for imported in [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]:
+                if imported.split(".")[0] == "headrace":
+                    parts = imported.split(".")
+                    waiting += [m for i in range(len(parts)) if (m := ".".join(parts[: i + 1])) in MODULES]
+                else:
+                    outside.add(imported.split(".")[0])
+        found[name] = " ".join(sorted(outside))
+    return found
+
+
+@pytest.mark.parametrize("module", modules_in("kernels"))
+def test_a_task_imports_the_kernels_and_the_model_and_nothing_else(module: str):
+    closure = closure_of(module)
+    layers = {layer_of(name) for name in closure}
+    assert layers <= {"", "kernels", "model", "errors", "hiding", "units"}
+    outside = {package for packages in closure.values() for package in packages.split()}
+    foreign = outside - set(sys.stdlib_module_names) - {"numpy", "polars", "pyarrow"}
+    assert not foreign, f"{module}: executors have numpy, pyarrow and polars, and nothing else"

@@ -17,7 +17,7 @@ from trades import make_topic, make_trades, read_topic, send
 from world import assert_same, expected, results
 
 from headrace.cli.app import _run
-from headrace.engine.synthetic import SyntheticSource
+from headrace.engine.sources.synthetic import synthetic_source
 from headrace.language import load_pipeline
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -39,7 +39,7 @@ def packets(spark: Any, file: Path) -> pa.Table:
     """The rows of the example's synthetic stream."""
     source = load_pipeline(file).streams[0].source
     assert source is not None
-    spark.dataSource.register(SyntheticSource)
+    spark.dataSource.register(synthetic_source())
     rows = spark.readStream.format("headrace_synthetic").options(**dict(source.options)).load()
     tables: list[pa.Table] = []
     rows.writeStream.foreachBatch(lambda batch, _: tables.append(batch.toArrow())).trigger(availableNow=True).option(

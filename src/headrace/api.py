@@ -16,8 +16,8 @@ from headrace.units import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace.engine.hooks import Hooks
     from headrace.engine.run import Run
+    from headrace.engine.watch.hooks import Hooks
 
 __all__ = [
     "Pipeline",

@@ -135,7 +135,7 @@ class Driver:
         self.faults.committed = manifest.epoch
         failed = {name: query.failed for name, query in manifest.queries.items() if query.failed}
         self.journal.note("epoch", epoch=manifest.epoch, batch=manifest.batch, failed=failed,
-                          replay=manifest.observed["replay"])  # fmt: skip
+                          replay=manifest.observed.replay)  # fmt: skip
 
     def rival(self) -> str:
         """What a second engine on the same checkpoint is told."""
@@ -154,7 +154,7 @@ def decide_by_chance(seed: int) -> None:
     from joins import by_chance
     from keyed_chaos import Chaos
 
-    from headrace.engine import join, keyed
+    from headrace.engine.operators import join, keyed
 
     join.choose_way, join.PERIOD = by_chance(random.Random(seed)), 1
     keyed.decide_keyed, keyed.SNAPSHOT_EPOCHS = Chaos(random.Random(seed)), 2

@@ -231,8 +231,9 @@ class StorageFault:
 
 def make_storage_fail(current: Callable[[], StorageFault | None]) -> None:
     """Has every storage that the engine opens from now on ask for the fault that is due."""
-    from headrace.engine import run, sinks
-    from headrace.engine import storage as module
+    from headrace.engine import run
+    from headrace.engine.sinks import choose as sinks
+    from headrace.engine.state import storage as module
 
     open_storage = module.open_storage
 

@@ -15,8 +15,8 @@ def take_away(safeguard: str) -> None:
 
 def _fencing() -> None:
     """No lock, and a manifest that is there already is written over."""
-    from headrace.engine import storage
-    from headrace.engine.checkpoint import Checkpoint
+    from headrace.engine.state import storage
+    from headrace.engine.state.checkpoint import Checkpoint
 
     class Open:
         def held(self) -> bool:
@@ -48,7 +48,7 @@ def _batches() -> None:
 
 def _decisions() -> None:
     """An epoch that is run again is decided again."""
-    from headrace.engine.checkpoint import Checkpoint
+    from headrace.engine.state.checkpoint import Checkpoint
 
     Checkpoint.decision = lambda self, epoch: None  # type: ignore[method-assign]
     Checkpoint.write_decision = lambda self, decision: None  # type: ignore[method-assign]
@@ -56,7 +56,8 @@ def _decisions() -> None:
 
 def _staging() -> None:
     """Tasks write results where readers look, instead of where they are renamed from when the epoch takes them."""
-    from headrace.engine import file_sink, sinks
+    from headrace.engine.sinks import choose as sinks
+    from headrace.engine.sinks.choose import files as file_sink
 
     original = file_sink.FileSink.__init__
 
@@ -70,7 +71,7 @@ def _staging() -> None:
 
 def _sinks() -> None:
     """Files of an epoch that is run again are added to those it has given before."""
-    from headrace.engine.file_sink import FileSink
+    from headrace.engine.sinks.files import FileSink
 
     adopt = FileSink.adopt
 

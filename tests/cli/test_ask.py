@@ -16,7 +16,7 @@ from world import admit, assert_same, make_epochs, write_epochs
 
 from headrace.cli.app import _run
 from headrace.engine import describe_checkpoint
-from headrace.engine.checkpoint import Checkpoint, Manifest
+from headrace.engine.state.checkpoint import Checkpoint, Manifest
 
 PIPELINE = """\
 name: asked

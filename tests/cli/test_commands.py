@@ -125,7 +125,7 @@ def test_what_is_wrong_with_a_function_is_said_once(
         pytest.param("os.path:join", None, id="a module under another name"),
         pytest.param("itertools:chain", None, id="a module without source"),
         pytest.param("math:nothing_of_the_sort", None, id="nor can be told what is in it"),
-        pytest.param("headrace.policies.keyed:begin", None, id="a module in packages"),
+        pytest.param("headrace.policies.keyed.decide:begin", None, id="a module in packages"),
         pytest.param("space.inner.deep:f", None, id="folders without a file of their own"),
         pytest.param("space.inner.deep:g", None, id="in one another, which only running them finds"),
         pytest.param("space.plain:g", "'g' is not in", id="a name that is not there"),

@@ -74,7 +74,9 @@ def test_an_epoch_names_some_of_its_queries() -> None:
 
 def test_a_join_is_shown_with_its_way_and_what_hosts_have_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     shown = status({"pairs": query()})
-    shown["flows"] = {"pairs": {"way": {"reason": "hybrid left is least: 900 and 100 rows per epoch"}, "shed": 7}}
+    shown["flows"] = {
+        "pairs": {"kind": "join", "way": {"reason": "hybrid left is least: 900 and 100 rows per epoch"}, "shed": 7}
+    }
     shown["last_epoch"]["flows"] = {
         "pairs": {"received": [[450, 50], [450, 50]], "held": [[4000, 500], [4100, 500]], "pairs": 1234}
     }

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.cli.showing_keyed import keyed_lines
-from headrace.model import Isolate, Move, Split
-from headrace.policies import KeyedState, Moving, Residence, begin
+from headrace.model import Isolate, KeyedState, Move, Moving, Residence, Split, plain
+from headrace.policies import begin
 
 MOVE = Move(3, 1, 0, 2_000_000, "utilisation 0.97 in bin 1, 0.41 in bin 0")
 
 
 def lines(state: KeyedState) -> list[str]:
     observed = {"q": {"places": ["a:1", "b:2"], "busy_s": [0.5, 0.25]}}
-    return keyed_lines({"flows": {"q": state.to_json(), "j": {"way": {}}}, "last_epoch": {"flows": observed}})
+    return keyed_lines(
+        {"flows": {"q": plain(state), "j": {"kind": "join", "way": {}}}, "last_epoch": {"flows": observed}}
+    )
 
 
 def test_the_map_the_last_moves_and_their_reasons_are_shown():

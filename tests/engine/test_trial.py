@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.absorb import Absorbed, StreamCount
-from headrace.engine.deadline import Deadline, TookTooLong
+from headrace.engine.spark.deadline import Deadline, TookTooLong
 from headrace.engine.trial import Trial
 from headrace.errors import EngineError, QueryFailure
+from headrace.kernels.absorb import Absorbed, StreamCount
 from headrace.policies import Patience
 
 

@@ -24,7 +24,7 @@ from fuzz.oracle import Judged, Oracle, aligned_ends, covers, difference, result
 from fuzz.queries import SHAPES, Query, make_query
 from fuzz.rows import LATENESS_S, SCHEMA, World, make_world
 from headrace.engine import Hooks, Manifest
-from headrace.engine.answering import Answering
+from headrace.engine.operators.answering import Answering
 from headrace.errors import SpecError
 from headrace.language import bind_query, parse_schema
 from headrace.model import EpochDecision, Stream

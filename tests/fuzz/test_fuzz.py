@@ -12,7 +12,7 @@ import pytest
 from fuzz.oracle import aligned_ends, covers, difference
 from fuzz.play import Settings, play
 from fuzz.queries import make_query
-from headrace.engine import answering
+from headrace.engine.operators import answering
 
 SEED = "ci"
 QUERIES = 50

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import SpecError
 from headrace.language import SYNTHETIC_COLUMNS, include_patterns, load_pipeline
-from headrace.model import EngineSettings, PlacementSettings, SinkSpec, Site, Source
+from headrace.model import EngineSettings, Network, PlacementSettings, Rate, SinkSpec, Site, Source
 
 WRONG = sorted((Path(__file__).parent / "wrong_pipelines").glob("*.yml"))
 
@@ -21,6 +21,7 @@ streams:
     schema: ts TIMESTAMP, src STRING, length INT
     time: TS
     lateness: 5 seconds
+    rate: 50000 rows/s, 4 MB/s
   clicks: {source: {format: synthetic, options: {rate: 10, disorder: 2 s}}}
   remote: {source: {format: json, path: "s3a://bucket/in"}, schema: t TIMESTAMP, time: t, idle: 1 h}
 queries:
@@ -63,6 +64,7 @@ def test_a_whole_file(good: Path) -> None:
         "parquet", f"{base}/data/packets", (("maxFilesPerTrigger", "4"), ("recursive", "true"))
     )
     assert (packets.time, packets.lateness_us, packets.ahead_us) == ("ts", 5_000_000, 3_600_000_000)
+    assert (packets.rate, clicks.rate) == (Rate(50_000, 4_000_000), None)
     assert (clicks.columns, clicks.time) == (SYNTHETIC_COLUMNS, "ts")
     assert clicks.source == Source("synthetic", None, (("rate", "10"), ("disorder", "2 s")))
     assert remote.source == Source("json", "s3a://bucket/in")
@@ -79,7 +81,8 @@ def test_a_whole_file(good: Path) -> None:
         2_000_000, f"{base}/state", "hybrid", "auto", "off", 8, (("spark.ui.enabled", "false"),)
     )
     assert pipeline.sites == (Site("paris", ("packets", "clicks")), Site("lyon", ("remote",)), Site("hub", (), True))
-    assert pipeline.placement == PlacementSettings("edge+", 120_000, (("paris", "hub", 12.0), ("hub", "lyon", 7.5)))
+    assert pipeline.placement == PlacementSettings("edge+", 120_000)
+    assert pipeline.network == Network(("paris", "lyon", "hub"), ((0, 19.5, 12), (19.5, 0, 7.5), (12, 7.5, 0)))
 
 
 def test_what_a_file_includes(good: Path) -> None:

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from headrace.model import DataType, Kind
-from headrace.planning import Coverage, Feed, Kept, Measure, Synopsis, cover, forget
+from headrace.model import DataType, Feed, Kind, Measure, Synopsis
+from headrace.planning import Coverage, Kept, cover, forget
 
 SYNOPSIS = Synopsis((Feed("s", None, (), None),), ())
 ROWS = Measure("rows", None, DataType(Kind.BIGINT))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import SpecError
-from headrace.model import DataType, Kind, Query
-from headrace.planning import ROWS, AnswerPlan, Demand, Measure, Synopsis, plan_answer
+from headrace.model import ROWS, DataType, Kind, Measure, Query, Synopsis
+from headrace.planning import AnswerPlan, Demand, plan_answer
 
 Bind = Callable[..., Query]
 WINDOW = "[WINDOW 10 min SLIDE 2 min]"

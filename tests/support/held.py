@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.engine.answer import Panes
-from headrace.engine.chunks import write_chunk
+from headrace.kernels.answer import Panes
+from headrace.kernels.chunks import write_chunk
 
 _FOLDER = tempfile.TemporaryDirectory()
 

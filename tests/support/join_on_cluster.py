@@ -45,9 +45,9 @@ def headrace(spark: Any, home: Path) -> dict[str, Any]:
         if manifest.epoch == WARM:
             warm.update(busy_ms(spark))
         if manifest.epoch > WARM:
-            counted, hosts = manifest.observed["flows"]["q"], manifest.flows["q"]["way"]["hosts"]
+            counted, hosts = manifest.observed.flows["q"], manifest.flows["q"].way.hosts
             for host in range(HOSTS):
-                worked[host] += (sum(counted["received"][host]) + sum(counted["held"][host])) / hosts.count(host)
+                worked[host] += (sum(counted.received[host]) + sum(counted.held[host])) / hosts.count(host)
 
     pipe = hr.Pipeline("cluster")
     for name, rows in streams(spark, home).items():

@@ -14,7 +14,8 @@ from world import SECOND, START, admit, results, write_epochs
 
 import headrace as hr
 from headrace.engine import Hooks
-from headrace.policies import JoinStats, JoinWay
+from headrace.model import JoinWay
+from headrace.policies import JoinStats
 
 SCHEMA = "ts TIMESTAMP, k INT, s STRING, x DOUBLE, n BIGINT"
 ARROW = pa.schema(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from headrace.model import Move, Split
-from headrace.policies import FluxSettings, KeyedDecision, KeyedState, Moving, Residence
+from headrace.model import KeyedDecision, KeyedState, Move, Moving, Residence, Split
+from headrace.policies import FluxSettings
 
 
 class Chaos:

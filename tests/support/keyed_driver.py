@@ -14,9 +14,10 @@ from typing import Any
 
 import headrace as hr
 from headrace.bench.cluster import executor_of
-from headrace.engine import Hooks, Manifest, build_session, keyed
-from headrace.model import Move
-from headrace.policies import FluxSettings, KeyedDecision, KeyedState, Residence
+from headrace.engine import Hooks, Manifest, build_session
+from headrace.engine.operators import keyed
+from headrace.model import KeyedDecision, KeyedState, Move, Residence, plain
+from headrace.policies import FluxSettings
 
 MOVE_AT, DEATH_AT = 4, 7
 
@@ -40,10 +41,10 @@ def main(master: str, home: Path, schema: str, sql: str, lateness: str) -> None:
         listed = spark.sparkContext._jvm.scala.jdk.javaapi.CollectionConverters.asJava(listed)
         shuffled = sum(int(each.totalShuffleWrite()) + int(each.totalShuffleRead()) for each in listed)
         state = manifest.flows["q"]
-        moved = [move for epoch, move in state["history"] if epoch == manifest.epoch]
-        seen = manifest.observed["flows"]["q"]
-        epochs.append({**seen, "shuffled": shuffled, "moved": moved, "owners": state["owners"],
-                       "sizes": state["state_bytes"]})  # fmt: skip
+        moved = [plain(move) for epoch, move in state.history if epoch == manifest.epoch]
+        seen = plain(manifest.observed.flows["q"])
+        epochs.append({**seen, "shuffled": shuffled, "moved": moved, "owners": state.owners,
+                       "sizes": state.state_bytes})  # fmt: skip
         if len(epochs) == DEATH_AT:
             victim = executor_of(int(seen["places"][0].rpartition(":")[2]))
             epochs[-1]["victim"] = victim

@@ -40,7 +40,7 @@ class Seen:
     def watch(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self.level = max([self.level, *(chunk.level for chunk in manifest.chunks)])
-        self.jobs.append(manifest.observed["jobs"])
+        self.jobs.append(manifest.observed.jobs)
 
 
 def sql(select: str, group_by: str, rest: str, size: int, slide: int, hopping: bool) -> str:

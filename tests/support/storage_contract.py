@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.engine.storage import Storage
+from headrace.engine.state.storage import Storage
 from headrace.errors import LockedError
 
 __all__ = [

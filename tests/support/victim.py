@@ -63,8 +63,8 @@ def clock(home: Path, without: str) -> Any:
 
 def cripple(without: str) -> None:
     """Takes one of the engine's three safeguards away."""
-    from headrace.engine.checkpoint import Checkpoint
-    from headrace.engine.sinks import FileSink
+    from headrace.engine.sinks.choose import FileSink
+    from headrace.engine.state.checkpoint import Checkpoint
 
     if without == "decisions":
         Checkpoint.decision = lambda self, epoch: None  # type: ignore[method-assign]
@@ -110,7 +110,7 @@ def decide_by_chance(seed: int) -> None:
     from joins import by_chance
     from keyed_chaos import Chaos
 
-    from headrace.engine import join, keyed
+    from headrace.engine.operators import join, keyed
 
     join.choose_way, join.PERIOD = by_chance(random.Random(seed)), 1
     keyed.decide_keyed, keyed.SNAPSHOT_EPOCHS = Chaos(random.Random(seed)), 2
@@ -125,7 +125,7 @@ def finish(spark: Any, home: Path, bins: int, hooks: Hooks) -> None:
 
 
 def die_while_carrying(probe: Callable[[str], None]) -> None:
-    from headrace.engine.spark_io import SparkIo
+    from headrace.engine.state.spark_io import SparkIo
 
     adopt = SparkIo._adopt
 

@@ -9,15 +9,18 @@ from headrace.bench.flux import bench_flux
 from headrace.bench.ingest import bench_ingest
 from headrace.bench.ingest_kafka import bench_ingest_kafka
 from headrace.bench.join import bench_join
+from headrace.bench.placement import bench_placement
 from headrace.bench.sharing import bench_policies, bench_sharing
 
 __all__ = ["BENCHES"]
 
-BENCHES: dict[str, Callable[[bool, Callable[[str], Any]], dict[str, Any]]] = {
+# Each takes whether to be quick and what to say progress to; some take more.
+BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "ingest": bench_ingest,
     "ingest --source kafka": bench_ingest_kafka,
     "join": bench_join,
     "flux": bench_flux,
+    "placement": bench_placement,
     "sharing": bench_sharing,
     "sharing --policies": bench_policies,
 }

@@ -6,7 +6,7 @@ import os
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from headrace.bench.cluster import LocalCluster, SlowedDown, executor_of
 from headrace.bench.flux_work import Work, filtering, rolling, with_state, with_tables
 from headrace.bench.measure import Say, peak_bytes, result
 from headrace.engine import Hooks, Manifest, build_session
-from headrace.policies.keyed import MEMORY_SHARE
+from headrace.model import KeyedMeasures, KeyedState
+from headrace.policies.keyed.decide import MEMORY_SHARE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -242,19 +243,21 @@ def _run(spark: SparkSession, source: Path, home: Path, moves: str, trouble: str
 
     def note(manifest: Manifest) -> None:
         now = time.monotonic()
-        seen = {**manifest.observed["flows"]["q"], **manifest.observed["steps_s"], "epoch_s": now - ended[0]}
-        if sum(manifest.observed["rows"].values()):
+        measures, state = manifest.observed.flows["q"], manifest.flows["q"]
+        assert isinstance(measures, KeyedMeasures)
+        assert isinstance(state, KeyedState)
+        seen = {**asdict(measures), **manifest.observed.steps_s, "epoch_s": now - ended[0]}
+        if sum(manifest.observed.rows.values()):
             # Rows that got their result: those of mini-partitions on disk may wait.
             side.rates.append(seen["rows"] / (now - ended[0]))
             side.observed.append(seen)
-        state = manifest.flows["q"]
-        side.moves, side.moved_bytes = state["moves"], state["moved_bytes"]
+        side.moves, side.moved_bytes = state.moves, state.moved_bytes
         if manifest.epoch == WARM + CALM - 1:
             if trouble == "slow":
-                slowed.append(SlowedDown(executor_of(int(seen["places"][0].rpartition(":")[2])), SPEED))
+                slowed.append(SlowedDown(executor_of(int(str(measures.places[0]).rpartition(":")[2])), SPEED))
             if trouble == "memory":
                 # Until now there was room for half as much again; now the first bin has half of that.
-                room = 1.5 * sum(state["state_bytes"]) / EXECUTORS / MEMORY_SHARE
+                room = 1.5 * sum(state.state_bytes) / EXECUTORS / MEMORY_SHARE
                 spark.conf.set("spark.headrace.flux.memory", f"{room / 2:.0f},{room * 2:.0f}")
         ended[0] = time.monotonic()
 

@@ -170,8 +170,8 @@ def run_on_files(
     query = run.streaming_query
     run.stop()
     observed = [m.observed for m in manifests[skip:]]
-    steps = {name: statistics.median(o["steps_s"].get(name, 0.0) for o in observed) for name in observed[-1]["steps_s"]}
-    jobs = statistics.mean(o["jobs"] for o in observed)
+    steps = {name: statistics.median(o.steps_s.get(name, 0.0) for o in observed) for name in observed[-1].steps_s}
+    jobs = statistics.mean(o.jobs for o in observed)
     return _Outcome(seconds, batch_seconds(query, skip), round(jobs, 2), steps)
 
 

@@ -18,6 +18,7 @@ import headrace as hr
 from headrace.bench.measure import Say, result
 from headrace.bench.plain import PlainSpark
 from headrace.engine import Hooks, Manifest, build_session
+from headrace.model import JoinMeasures, JoinState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,10 +122,10 @@ def _swap(spark: SparkSession, home: Path) -> dict[str, Any]:
     run = pipe.start(spark, str(home / "state"), trigger="0 seconds", join="split", hooks=hooks)
     run.process_all_available()
     run.stop()
-    sent = [m.observed["flows"]["q"]["received"] for m in seen]
+    sent = [measures.received for m in seen if isinstance(measures := m.observed.flows["q"], JoinMeasures)]
     return {
         "sent": [sum(map(sum, hosts)) for hosts in sent],
-        "split": [m.flows["q"]["way"]["split"] for m in seen],
+        "split": [state.way.split for m in seen if isinstance(state := m.flows["q"], JoinState)],
         "swapped_at": epochs,
         # The split stream once, the copied one to each of the hosts.
         "formula": fast + len(sent[-1]) * slow,
@@ -177,17 +178,16 @@ def _headrace(spark: SparkSession, case: _Case, home: Path, out: Path) -> dict[s
     run.stop()
     batches = [p for p in query.recentProgress if p.numInputRows]
     seconds = sum(p.durationMs["triggerExecution"] for p in batches[case.skip :]) / 1000
-    rows_in = [sum(m.observed["rows"].values()) for _, m in manifests]
+    rows_in = [sum(m.observed.rows.values()) for _, m in manifests]
     observed = [m.observed for _, m in manifests[case.skip :]]
-    steps = {
-        step: round(float(np.median([o["steps_s"][step] for o in observed])), 4) for step in observed[0]["steps_s"]
-    }
-    flow = manifests[-1][1].flows["q"]["way"]
+    steps = {step: round(float(np.median([o.steps_s[step] for o in observed])), 4) for step in observed[0].steps_s}
+    state = manifests[-1][1].flows["q"]
+    assert isinstance(state, JoinState)
     return {
         "rows_per_s": round(sum(rows_in[case.skip :]) / seconds),
-        "way": flow["way"] + (f" {flow['split']}" if flow["split"] else ""),
+        "way": state.way.way + (f" {state.way.split}" if state.way.split else ""),
         "steps_s": steps,
-        "jobs": max(o["jobs"] for o in observed),
+        "jobs": max(o.jobs for o in observed),
         "pairs": manifests[-1][1].queries["q"].rows,
     }
 

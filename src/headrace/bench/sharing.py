@@ -116,10 +116,10 @@ def _headrace(
     steady = observed[WARM:]
     return _Outcome(
         rows_per_s=ROWS * len(steady) / (ended[-1] - ended[WARM - 1]),
-        epoch_s=statistics.median(o["seconds"] for o in steady),
-        jobs=round(statistics.mean(o["jobs"] for o in steady if o["due"]), 2),
-        state_bytes=max(o["state_bytes"] for o in observed),
-        answers=round(statistics.mean(sum(o["due"].values()) for o in steady), 1),
+        epoch_s=statistics.median(o.seconds for o in steady),
+        jobs=round(statistics.mean(o.jobs for o in steady if o.due), 2),
+        state_bytes=max(o.state_bytes for o in observed),
+        answers=round(statistics.mean(sum(o.due.values()) for o in steady), 1),
     )
 
 
@@ -213,7 +213,7 @@ def bench_policies(quick: bool, say: Say) -> dict[str, Any]:
         write_packets(home / "rows", HISTORY + epochs, PANE_ROWS, files=1, seconds=1)
         spark = build_session("bench sharing", conf={"spark.driver.memory": "4g"})
         full, correct = _paced(spark, home, None, queries, 20, None)
-        full_s = statistics.median(m.observed["seconds"] for m in full.manifests[-15:])
+        full_s = statistics.median(m.observed.seconds for m in full.manifests[-15:])
         trigger_s = round(max(0.1, full_s / OVERLOAD), 3)
         say(f"{len(queries)} queries: an epoch takes {full_s:.2f} s; now one every {trigger_s:.2f} s")
         for policy in POLICIES:
@@ -246,7 +246,7 @@ class _Paced:
         answers, late = 0, 0.0
         for before, after in pairwise(self.manifests[first:]):
             for query in queries:
-                count = after.observed["due"].get(query.name, 0)
+                count = after.observed.due.get(query.name, 0)
                 begin, end = before.queries[query.name].answered_us, after.queries[query.name].answered_us
                 answers += count
                 if count and begin is not None and end is not None:

@@ -30,7 +30,7 @@ class Sample:
     queries: int  # guests there are
     driver_mb: float
     jvm_mb: float
-    heap_mb: float  # of the JVM's heap in use after a full collection
+    heap_mb: float  # of objects that live in the JVM after a full collection
     metaspace_mb: float
     code_mb: float  # of compiled code; the JVM's own bound on it is 240 MB
     workers_mb: float
@@ -59,11 +59,11 @@ class LiveHeap:
         if self._tool is None or time.monotonic() - self._asked_s < self._every_s:
             return
         self._asked_s = time.monotonic()
-        self._ask(jvm, "GC.run")
+        # The histogram is taken in the same pause as the collection: nothing that lives for an epoch only is in it.
+        found = re.search(r"^Total +\d+ +(\d+)", self._ask(jvm, "GC.class_histogram"), re.MULTILINE)
+        if found:
+            self.heap_mb = int(found[1]) / _MB
         text = self._ask(jvm, "GC.heap_info")
-        used = [int(kilobytes) for kilobytes in re.findall(r"(?<!Metaspace) +total \d+K, used (\d+)K", text)]
-        if used:
-            self.heap_mb = sum(used) * 1024 / _MB
         meta = re.search(r"Metaspace +used (\d+)K", text)
         if meta:
             self.metaspace_mb = int(meta[1]) * 1024 / _MB

@@ -75,7 +75,7 @@ def run(
     ] = False,
 ) -> None:
     """Run a pipeline until stopped, or once over what is there; edits of its queries take effect when saved."""
-    from headrace.cli.checking import examine
+    from headrace.cli.checking import born_apart, examine
 
     if flush and not once:
         raise SpecError("--flush closes windows when a run ends by itself; use it with --once")
@@ -84,6 +84,8 @@ def run(
     pipeline = examined.sound()
     if site is not None:
         raise SpecError(f"--site {site}: running a pipeline on several sites is not part of this version")
+    if apart := born_apart(pipeline):
+        raise SpecError(f"{apart}: running a pipeline on several sites is not part of this version")
     from headrace.cli.running import run_pipeline
 
     run_pipeline(
@@ -123,14 +125,21 @@ def check(
 
 
 @app.command()
-def explain(spec: Spec, as_json: AsJson = False) -> None:
-    """Say what would run, which partial aggregates are kept for whom, and why."""
-    from headrace import planning
-    from headrace.language import load_pipeline
+def explain(
+    spec: Spec,
+    as_json: AsJson = False,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="The graph as a Mermaid flowchart; with sites, who runs what where.")
+    ] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="A map of the placement, for pipelines with sites.")] = False,
+    measured: Annotated[
+        str | None, typer.Option("--from", metavar="CHECKPOINT", help="Take rates from what a run has measured.")
+    ] = None,
+) -> None:
+    """Say what would run, which partial aggregates are kept for whom, where operators would run, and why."""
+    from headrace.cli.explaining import show_plan
 
-    pipeline = load_pipeline(spec)
-    told = json.dumps(hidden(planning.explain(pipeline))) if as_json else hide(planning.explain_text(pipeline))
-    typer.echo(told)
+    show_plan(spec, "json" if as_json else "mermaid" if mermaid else "svg" if svg else "text", measured)
 
 
 @app.command()
@@ -173,7 +182,9 @@ def bench(
                                              "small_vs_spark. flux: keyed state that moves, on a cluster it "
                                              "starts. Ratios: skew_vs_static, slow_vs_static, memory_vs_static, "
                                              "skew_vs_ideal, slow_vs_ideal, vs_spark_state, rows_vs_spark, "
-                                             "alternating_vs_static.",
+                                             "alternating_vs_static. placement: strategies against the optimum, "
+                                             "without Spark. Ratios: optimal_over_brute_force, "
+                                             "in_network_over_optimal, seconds_490_sites.",
                                         show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
@@ -181,6 +192,10 @@ def bench(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (png, svg, pdf).")] = None,
     source: Annotated[str | None, typer.Option(help="With ingest: kafka, beside files. Ratios: kafka_over_files, "
                                                     "vs_tuned_spark. Starts a broker of its own, from Maven.")] = None,
+    topology: Annotated[list[Path] | None, typer.Option("--topology", help="With placement: a network in GML, as the "
+                                                        "Topology Zoo has them; may be repeated.")] = None,
+    round_trips: Annotated[list[Path] | None, typer.Option("--round-trips", help="With placement: a CSV matrix of "
+                                                           "round trips in ms; may be repeated.")] = None,
 ) -> None:  # fmt: skip
     """Measure against what you would use otherwise, in one run, results checked."""
     try:
@@ -190,7 +205,10 @@ def bench(
     name = f"{name} --policies" if policies else f"{name} --source {source}" if source else name
     if name not in BENCHES:
         raise SpecError(f"unknown bench '{name}'; known: {', '.join(BENCHES)}")
-    result = BENCHES[name](quick, lambda line: typer.echo(line, err=True))
+    if (topology or round_trips) and name != "placement":
+        raise SpecError(f"--topology and --round-trips are for bench placement, not for {name}")
+    given = {"topologies": topology or (), "round_trips": round_trips or ()} if name == "placement" else {}
+    result = BENCHES[name](quick, lambda line: typer.echo(line, err=True), **given)
     text = json.dumps(result, indent=2)
     if out is not None:
         out.write_text(text + "\n")
@@ -221,8 +239,8 @@ def main() -> None:
     code = _run([a for a in arguments if a != "--debug"], debug)
     if code > 128:
         leave_at_once(code)
-    if "headrace.engine.session" in sys.modules:
-        from headrace.engine.session import end_session
+    if "headrace.engine.spark.session" in sys.modules:
+        from headrace.engine.spark.session import end_session
 
         end_session()
     sys.exit(code)

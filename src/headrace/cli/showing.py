@@ -119,7 +119,7 @@ def join_lines(status: dict[str, Any]) -> list[str]:
     """How joins run now, and why; what each host was sent and holds."""
     lines = []
     for name, flow in status.get("flows", {}).items():
-        if flow is None or "way" not in flow:
+        if flow.get("kind") != "join":
             continue
         lines.append(f"join {name}: {flow['way']['reason']}")
         seen = status["last_epoch"].get("flows", {}).get(name)

@@ -28,7 +28,7 @@ def keyed_lines(status: dict[str, Any]) -> list[str]:
     """Where the state of row windows and functions is, who waits, what moved last, and why."""
     lines: list[str] = []
     for name, state in status.get("flows", {}).items():
-        if state is None or "owners" not in state:
+        if state.get("kind") != "keyed":
             continue
         seen = status["last_epoch"].get("flows", {}).get(name)
         owners = state["owners"]

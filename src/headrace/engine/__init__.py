@@ -1,13 +1,13 @@
 """The epoch engine: the only part that imports pyspark."""
 
 from headrace.engine.ask import ask_checkpoint
-from headrace.engine.checkpoint import Manifest
-from headrace.engine.connectors import session_settings
-from headrace.engine.hooks import Hooks
-from headrace.engine.judge import judge
 from headrace.engine.run import Run, start
-from headrace.engine.session import build_session
-from headrace.engine.status import describe, describe_checkpoint
+from headrace.engine.spark.connectors import session_settings
+from headrace.engine.spark.judge import judge
+from headrace.engine.spark.session import build_session
+from headrace.engine.state.checkpoint import Manifest
+from headrace.engine.watch.hooks import Hooks
+from headrace.engine.watch.status import describe, describe_checkpoint
 
 __all__ = [
     "Hooks",

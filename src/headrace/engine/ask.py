@@ -8,23 +8,24 @@ from dataclasses import dataclass, replace
 from math import lcm
 from typing import TYPE_CHECKING
 
-from headrace.engine.answer import Panes, spec_of
-from headrace.engine.checkpoint import Checkpoint, Manifest
-from headrace.engine.choose_io import choose_io
-from headrace.engine.chunks import holding
-from headrace.engine.deliver import AnswerTask, Work
-from headrace.engine.finish import answer_ddl, answer_schema, spark_finish
-from headrace.engine.judge import judge
-from headrace.engine.session import build_session
-from headrace.engine.ship import prepare_executors
-from headrace.engine.state_io import StateIo
-from headrace.engine.storage import is_remote, open_storage
-from headrace.engine.workload import Description, complete_since, plan_workload, read_description
+from headrace.engine.operators.finishing import answer_ddl, answer_schema, spark_finish
+from headrace.engine.operators.specs import spec_of
+from headrace.engine.spark.judge import judge
+from headrace.engine.spark.session import build_session
+from headrace.engine.spark.ship import prepare_executors
+from headrace.engine.state.checkpoint import Checkpoint, Manifest
+from headrace.engine.state.choose_io import choose_io
+from headrace.engine.state.state_io import StateIo
+from headrace.engine.state.storage import is_remote, open_storage
+from headrace.engine.state.workload import Description, complete_since, plan_workload, read_description
 from headrace.errors import CorruptStateError, Problem, SpecError
+from headrace.kernels.answer import Panes
+from headrace.kernels.chunks import holding
+from headrace.kernels.deliver import AnswerTask, Work
 from headrace.language import bind_query
-from headrace.model import HoppingWindow, Join, Query, Stream, TimeWindow, WindowAggregate, streams_of
+from headrace.model import Due, HoppingWindow, Join, Query, Stream, TimeWindow, WindowAggregate, streams_of
 from headrace.planning import Kept, Workload, plan_answer
-from headrace.policies import Due, newest_end, watermark_of
+from headrace.policies import newest_end, watermark_of
 from headrace.units import format_duration
 
 if TYPE_CHECKING:

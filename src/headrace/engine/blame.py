@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sqlglot.errors import SqlglotError
 
-from headrace.engine.renaming import renamed
+from headrace.engine.operators.renaming import renamed
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, LockedError, QueryFailure, StateError
 
 __all__ = ["blamed", "cause_of", "raise_if_not_a_querys", "translated"]

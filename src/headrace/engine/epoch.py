@@ -8,26 +8,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.absorb import Absorbed, AbsorbTask, Bounds, Cut, Projection, projection
-from headrace.engine.answering import Answering, Given
-from headrace.engine.arrow_rows import arrow_schema
-from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.clocks import EpochClock
-from headrace.engine.deadline import Deadline
-from headrace.engine.flows import FlowOperator, Moment, Stepped, remembered
-from headrace.engine.hooks import Hooks
-from headrace.engine.rejected import RejectedRows
-from headrace.engine.retention import EVER, expired_panes, retain
-from headrace.engine.sinks import Sink
-from headrace.engine.state_io import StateIo
+from headrace.engine.operators.answering import Answering, Given
+from headrace.engine.operators.flows import FlowOperator, Moment, Stepped, remembered
+from headrace.engine.operators.projection import projection
+from headrace.engine.sinks.choose import Sink
+from headrace.engine.sources.rejected import RejectedRows
+from headrace.engine.spark.arrow_rows import arrow_schema
+from headrace.engine.spark.deadline import Deadline
+from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
+from headrace.engine.state.retention import EVER, expired_panes, retain
+from headrace.engine.state.state_io import StateIo
+from headrace.engine.state.workload import describe_workload
 from headrace.engine.trial import Trial
-from headrace.engine.workload import describe_workload
+from headrace.engine.watch.hooks import Hooks
 from headrace.errors import CorruptStateError, EngineError
-from headrace.model import Entry, EpochDecision, Flush, Intake, Stream, streams_of
-from headrace.planning import FlowPlan, QueryTimes, Schedule, Scheduled, Spent, Workload, groups_of, streams_read
+from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, Cut, Projection
+from headrace.model import (
+    Due,
+    Entry,
+    EpochDecision,
+    Flush,
+    Intake,
+    JoinDecision,
+    KeyedDecision,
+    Observed,
+    Spent,
+    Stream,
+    streams_of,
+)
+from headrace.planning import FlowPlan, QueryTimes, Schedule, Scheduled, Workload, groups_of, streams_read
 from headrace.policies import (
     PATIENCE,
-    Due,
     Patience,
     StreamClock,
     advance_clock,
@@ -228,8 +240,8 @@ class Epochs:
         self._probe("after-decision")
         return Progress(decision, replay, began, Absorbed())
 
-    def _decide_flows(self, epoch: int) -> dict[str, Any]:
-        decided: dict[str, Any] = {}
+    def _decide_flows(self, epoch: int) -> dict[str, JoinDecision | KeyedDecision]:
+        decided: dict[str, JoinDecision | KeyedDecision] = {}
         live = {name: plan for name, plan in self._workload.all_flows.items() if self._manifest.queries[name].runs}
         for operator in self._operators:
             mine = {name: plan for name, plan in live.items() if operator.serves(plan)}
@@ -430,17 +442,17 @@ class Epochs:
             chunks=retained.chunks,
             schedule=self._learned(progress),
             flows=flows,
-            observed={
-                "wall_us": decision.wall_us,
-                "seconds": round(time.monotonic() - progress.began_s, 4),
-                "steps_s": {name: round(s, 4) for name, s in progress.steps_s.items()},
-                "jobs": self._jobs() - jobs,
-                "rows": {name: count.entry.rows_in for name, count in progress.absorbed.counts.items()},
-                "due": {name: due.count for name, due in progress.due.items()},
-                "state_bytes": sum(chunk.bytes for chunk in retained.chunks),
-                "replay": progress.replay,
-                **({"flows": stepped.observed} if stepped.observed else {}),
-            },
+            observed=Observed(
+                decision.wall_us,
+                round(time.monotonic() - progress.began_s, 4),
+                {name: round(s, 4) for name, s in progress.steps_s.items()},
+                self._jobs() - jobs,
+                {name: count.entry.rows_in for name, count in progress.absorbed.counts.items()},
+                {name: due.count for name, due in progress.due.items()},
+                sum(chunk.bytes for chunk in retained.chunks),
+                progress.replay,
+                stepped.observed,
+            ),
         )
         self._probe("before-manifest")
         self._checkpoint.commit(manifest)

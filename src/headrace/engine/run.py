@@ -10,24 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.engine.ask import ATTEMPTS, ask
 from headrace.engine.blame import translated
-from headrace.engine.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.choose_io import choose_io, verify_state
-from headrace.engine.connectors import check_connectors
 from headrace.engine.epoch import Epochs
-from headrace.engine.file_log import FileLog
-from headrace.engine.hooks import Hooks
-from headrace.engine.intake import IntakeControl, in_words, intake_before, read_with_intake, streams_with_intake
-from headrace.engine.join import JoinOperator
-from headrace.engine.judge import columns_in_use, judge
-from headrace.engine.keyed import KeyedOperator
-from headrace.engine.metrics import MetricsPage, waiting_rows
-from headrace.engine.metrics_server import MetricsServer
-from headrace.engine.pinned import PinnedJobs
-from headrace.engine.rejected import RejectedRows
-from headrace.engine.secrets import remember_options
-from headrace.engine.session import bin_bytes_from, tune, tuning_from
-from headrace.engine.ship import prepare_executors
-from headrace.engine.sinks import (
+from headrace.engine.operators.functions import load_function
+from headrace.engine.operators.join import JoinOperator
+from headrace.engine.operators.keyed import KeyedOperator
+from headrace.engine.sinks.choose import (
     MemorySink,
     Sink,
     forget_sinks,
@@ -35,12 +22,25 @@ from headrace.engine.sinks import (
     refuse_clashes,
     refuse_later_epochs,
 )
-from headrace.engine.sources import United, read_stream, unite
-from headrace.engine.state_io import StateIo
-from headrace.engine.status import describe
-from headrace.engine.storage import LocalStorage, for_spark, open_storage
-from headrace.engine.user_state import load_function
-from headrace.engine.workload import adopt, forgettable, plan_workload, read_description
+from headrace.engine.sources.file_log import FileLog
+from headrace.engine.sources.intake import IntakeControl, in_words, intake_before, read_with_intake, streams_with_intake
+from headrace.engine.sources.read import United, read_stream, unite
+from headrace.engine.sources.rejected import RejectedRows
+from headrace.engine.spark.connectors import check_connectors
+from headrace.engine.spark.judge import columns_in_use, judge
+from headrace.engine.spark.pinned import PinnedJobs
+from headrace.engine.spark.secrets import remember_options
+from headrace.engine.spark.session import bin_bytes_from, tune, tuning_from
+from headrace.engine.spark.ship import prepare_executors
+from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
+from headrace.engine.state.choose_io import choose_io, verify_state
+from headrace.engine.state.state_io import StateIo
+from headrace.engine.state.storage import LocalStorage, for_spark, open_storage
+from headrace.engine.state.workload import adopt, forgettable, plan_workload, read_description
+from headrace.engine.watch.hooks import Hooks
+from headrace.engine.watch.metrics import MetricsPage, waiting_rows
+from headrace.engine.watch.metrics_server import MetricsServer
+from headrace.engine.watch.status import describe
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, Problem, SpecError
 from headrace.hiding import hide
 from headrace.language import bind_query

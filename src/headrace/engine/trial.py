@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from headrace.engine.absorb import Absorbed
 from headrace.engine.blame import cause_of, raise_if_not_a_querys
-from headrace.engine.deadline import Deadline, TookTooLong
+from headrace.engine.spark.deadline import Deadline, TookTooLong
 from headrace.errors import EngineError, QueryFailure
+from headrace.kernels.absorb import Absorbed
 from headrace.policies import Patience
 
 __all__ = ["Trial"]

@@ -4,10 +4,12 @@ from headrace.language.binder import bind_query
 from headrace.language.ddl import parse_schema, parse_type
 from headrace.language.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
 from headrace.language.kept_text import is_own_text
+from headrace.language.network_files import NetworkFile
 from headrace.language.packages import NEEDS_DELTALAKE, lacking_packages
 from headrace.language.paths import absolute, is_name, local_path
 from headrace.language.pipeline_file import include_patterns, line_of, load_pipeline
 from headrace.language.places import clashes
+from headrace.language.round_trips import load_round_trips
 from headrace.language.suggest import nearest
 from headrace.language.synthetic import (
     SYNTHETIC_COLUMNS,
@@ -16,6 +18,7 @@ from headrace.language.synthetic import (
     SYNTHETIC_SCHEMA,
     SYNTHETIC_TIME,
 )
+from headrace.language.topologies import load_topology
 
 __all__ = [
     "FILE_SOURCES",
@@ -28,6 +31,7 @@ __all__ = [
     "SYNTHETIC_OPTIONS",
     "SYNTHETIC_SCHEMA",
     "SYNTHETIC_TIME",
+    "NetworkFile",
     "absolute",
     "bind_query",
     "clashes",
@@ -37,6 +41,8 @@ __all__ = [
     "lacking_packages",
     "line_of",
     "load_pipeline",
+    "load_round_trips",
+    "load_topology",
     "local_path",
     "nearest",
     "parse_schema",

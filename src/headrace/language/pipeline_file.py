@@ -8,6 +8,7 @@ from pathlib import Path
 from headrace.errors import Problem, SpecError
 from headrace.language.engine_section import read_engine
 from headrace.language.files import read_text
+from headrace.language.network_section import read_network
 from headrace.language.paths import absolute, read_path
 from headrace.language.places import clashes
 from headrace.language.queries_section import leaves_directory, read_queries
@@ -51,8 +52,9 @@ def load_pipeline(path: str | Path) -> Pipeline:
     queries = read_queries(entries, {stream.name: stream for stream in streams}, base, output, document)
     _forget_unread(document, entries.get("streams"))
     engine = read_engine(entries.get("engine"), base)
-    sites = read_sites(entries.get("sites"), streams)
-    placement = read_placement(entries, sites, base, document)
+    declared = read_sites(entries.get("sites"), entries.get("streams"), streams, document)
+    surveyed = read_network(entries.get("network"), declared, base, entries.get("sites"), document)
+    placement = read_placement(entries.get("placement"), declared, document)
     if not queries and not document.problems:
         document.add("no queries", 1, "add `queries:` or `include: queries/*.sql`")
     found = clashes(streams, queries, engine.checkpoint)
@@ -67,8 +69,10 @@ def load_pipeline(path: str | Path) -> Pipeline:
         queries=queries,
         output=output,
         engine=engine,
-        sites=sites,
+        sites=surveyed.sites,
         placement=placement,
+        network=surveyed.network,
+        notes=surveyed.notes,
     )
 
 

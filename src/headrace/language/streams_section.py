@@ -9,6 +9,7 @@ from headrace.language.formats import FILE_SOURCES, SOURCES, spelled
 from headrace.language.messages import RAW_SCHEMA, read_decoding, with_message_columns
 from headrace.language.options import check_file_options, read_options
 from headrace.language.paths import is_name, read_path
+from headrace.language.rates import read_rate
 from headrace.language.suggest import nearest
 from headrace.language.synthetic import (
     SYNTHETIC_COLUMNS,
@@ -30,6 +31,7 @@ _KEYS = {
     "lateness": "how late a row may come",
     "ahead": "how far in the future a row may be",
     "idle": "silence after which the stream holds nobody back",
+    "rate": "rows or bytes per second that come in at each of its sites",
 }
 _SOURCE_KEYS = {
     "format": "a Spark streaming format",
@@ -77,6 +79,7 @@ def _read_stream(name: str, value: Value, base: Path) -> Stream | None:
         if key == "idle" and found == 0:
             entries[key].wrong("longer than nothing")
             spans[key] = default
+    rate = read_rate(entries["rate"]) if "rate" in entries else None
     if columns is None or time is None:
         return None
     column = next((column for column in columns if column.name.lower() == time.lower()), None)
@@ -93,7 +96,7 @@ def _read_stream(name: str, value: Value, base: Path) -> Stream | None:
         value.document.add(f"time column '{time}' of stream '{name}' is {column.type}, it must be TIMESTAMP", at.line)
         return None
     try:
-        return Stream(name, columns, column.name, spans["lateness"], spans["ahead"], spans["idle"], source)
+        return Stream(name, columns, column.name, spans["lateness"], spans["ahead"], spans["idle"], source, rate)
     except ValueError as exc:
         value.document.add(str(exc), value.line)
         return None

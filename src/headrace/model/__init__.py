@@ -1,5 +1,6 @@
 """Streams, windows, queries, sites and decisions: frozen, and valid once built."""
 
+from headrace.model.blocks import EVERYWHERE, KEY, ONCE, Block, host_of
 from headrace.model.decision import (
     FIRST_BYTES,
     EpochDecision,
@@ -7,15 +8,29 @@ from headrace.model.decision import (
     GroupSchedule,
     Idle,
     Intake,
-    Isolate,
-    Move,
     ScheduleDecision,
-    Split,
-    Stay,
+)
+from headrace.model.estimate import Estimate
+from headrace.model.execution import Due, Spent
+from headrace.model.graph import NODE_KINDS, Edge, Graph, Node, Traffic
+from headrace.model.joining import JoinDecision, JoinMeasures, JoinSample, JoinState, JoinWay, SideSample
+from headrace.model.keyed import (
+    LEAST_S,
+    Collected,
+    KeyedDecision,
+    KeyedMeasures,
+    KeyedState,
+    Moving,
+    Residence,
+    Rounds,
 )
 from headrace.model.ledger import Entry
 from headrace.model.message import DECODINGS, MESSAGE_COLUMNS, Decoding
+from headrace.model.moves import Isolate, Move, Split, Stay
+from headrace.model.network import Network
+from headrace.model.observed import Observed
 from headrace.model.pipeline import EngineSettings, Pipeline, PlacementSettings, Site
+from headrace.model.plain import Plain, plain, restored
 from headrace.model.query import (
     LEAST_WEIGHT,
     MOST_PRIORITY,
@@ -41,63 +56,104 @@ from headrace.model.query import (
     streams_of,
 )
 from headrace.model.results import result_type
-from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Source, Stream
+from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
+from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, Feed, Measure, Synopsis, sum_of
 from headrace.model.types import Column, DataType, Kind
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
 
 __all__ = [
+    "BUCKET_OFFSET",
     "DECODINGS",
     "DEFAULT_AHEAD_US",
     "DEFAULT_IDLE_US",
+    "EVERYWHERE",
     "FIRST_BYTES",
+    "KEY",
+    "LEAST_S",
     "LEAST_WEIGHT",
     "MESSAGE_COLUMNS",
     "MOST_PRIORITY",
     "MOST_WEIGHT",
+    "NARROW_DIGITS",
+    "NODE_KINDS",
+    "ONCE",
+    "ROWS",
     "Aggregate",
+    "Block",
+    "Collected",
     "Column",
     "Comparison",
     "DataType",
     "Decoding",
+    "Due",
+    "Edge",
     "EngineSettings",
     "Entry",
     "EpochDecision",
+    "Estimate",
+    "Feed",
     "Finish",
     "Flush",
+    "Graph",
     "GroupSchedule",
     "HoppingWindow",
     "Idle",
     "Intake",
     "Isolate",
     "Join",
+    "JoinDecision",
+    "JoinMeasures",
+    "JoinSample",
     "JoinSide",
+    "JoinState",
+    "JoinWay",
+    "KeyedDecision",
+    "KeyedMeasures",
+    "KeyedState",
     "Kind",
+    "Measure",
     "Move",
+    "Moving",
     "NamedExpression",
+    "Network",
+    "Node",
+    "Observed",
     "Operator",
     "OrderKey",
     "Output",
     "Pipeline",
     "PlacementSettings",
+    "Plain",
     "Query",
     "RangeWindow",
+    "Rate",
+    "Residence",
+    "Rounds",
     "RowsAggregate",
     "RowsWindow",
     "Scan",
     "ScheduleDecision",
+    "SideSample",
     "SinkSpec",
     "Site",
     "SlidingWindow",
     "Source",
+    "Spent",
     "Split",
     "Stay",
     "Step",
     "StepFunction",
     "Stream",
+    "Synopsis",
     "TimeWindow",
+    "Traffic",
     "Union",
     "WindowAggregate",
     "columns_of",
+    "host_of",
+    "plain",
+    "restored",
     "result_type",
     "streams_of",
+    "sum_of",
 ]

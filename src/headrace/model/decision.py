@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headrace.model.joining import JoinDecision
+from headrace.model.keyed import KeyedDecision
+from headrace.model.plain import plain, restored
 
 __all__ = [
     "FIRST_BYTES",
@@ -13,11 +17,7 @@ __all__ = [
     "GroupSchedule",
     "Idle",
     "Intake",
-    "Isolate",
-    "Move",
     "ScheduleDecision",
-    "Split",
-    "Stay",
 ]
 
 
@@ -60,50 +60,6 @@ class ScheduleDecision:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A mini-partition, with its state, goes from one bin to another."""
-
-    mini: int
-    source: int
-    target: int
-    state_bytes: int
-    reason: str
-
-    def __post_init__(self) -> None:
-        if self.source == self.target:
-            raise ValueError(f"mini-partition {self.mini} is in bin {self.source} already")
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """Nothing moves."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Several bins share the work of one mini-partition; the first of them owns it."""
-
-    mini: int
-    bins: tuple[int, ...]
-    reason: str
-
-    def __post_init__(self) -> None:
-        if len(set(self.bins)) != len(self.bins) or len(self.bins) < 2:
-            raise ValueError(f"work is shared by two or more different bins, not by {self.bins}")
-
-
-@dataclass(frozen=True, slots=True)
-class Isolate:
-    """A mini-partition that no bin can keep up with has a bin to itself."""
-
-    mini: int
-    bin: int
-    reason: str
-
-
 # Of files, as long as nothing is known: some seconds' worth on a small machine.
 FIRST_BYTES = 64_000_000
 
@@ -133,13 +89,13 @@ class EpochDecision:
     idle: tuple[Idle, ...] = ()
     flush: Flush | None = None
     schedule: ScheduleDecision | None = None
-    flows: Mapping[str, Any] = field(default_factory=dict)  # by query, in plain values with a reason
+    flows: Mapping[str, JoinDecision | KeyedDecision] = field(default_factory=dict)  # by flow
     intake: Intake | None = None
     listened_us: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""
-        return asdict(self)
+        return cast(dict[str, Any], plain(self))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EpochDecision:
@@ -148,25 +104,4 @@ class EpochDecision:
         >>> EpochDecision.from_json(d.to_json()) == d
         True
         """
-        return cls(
-            epoch=value["epoch"],
-            batch=value["batch"],
-            wall_us=value["wall_us"],
-            seed=value["seed"],
-            queries=tuple(value["queries"]),
-            idle=tuple(Idle(**item) for item in value["idle"]),
-            flush=Flush(**value["flush"]) if value["flush"] else None,
-            schedule=_schedule(value["schedule"]) if value["schedule"] else None,
-            flows=value.get("flows", {}),
-            intake=Intake(**value["intake"]) if value.get("intake") else None,
-            # Logs of before there was a listening clock: it starts from the wall time.
-            listened_us=value.get("listened_us", value["wall_us"]),
-        )
-
-
-def _schedule(value: Mapping[str, Any]) -> ScheduleDecision:
-    groups = tuple(
-        GroupSchedule(**{**g, "costs_s": tuple(g["costs_s"]), "chosen_by_s": tuple(g["chosen_by_s"])})
-        for g in value["groups"]
-    )
-    return ScheduleDecision(**{**value, "groups": groups})
+        return restored(cls, value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 
+from headrace.model.network import Network
 from headrace.model.query import Query
 from headrace.model.stream import Stream
 from headrace.units import SECOND_US, format_duration
@@ -63,21 +65,35 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place that runs one Spark application; answers are wanted at the proxy."""
+    """A place that runs one Spark application; answers are wanted at the proxy.
+
+    `streams` are born there, some of them at other sites too. `capacity_bytes_per_s` is what its operators may read
+    together, None anything. `at` is latitude and longitude in degrees, for maps.
+    """
 
     name: str
     streams: tuple[str, ...] = ()
     proxy: bool = False
+    cores: int | None = None
+    capacity_bytes_per_s: float | None = None
+    at: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.cores is not None and self.cores < 1:
+            raise ValueError(f"site '{self.name}' has at least 1 core, not {self.cores}")
+        capacity = self.capacity_bytes_per_s
+        if capacity is not None and not (math.isfinite(capacity) and capacity > 0):
+            raise ValueError(f"site '{self.name}' has a capacity of more than 0 bytes per second, not {capacity:g}")
+        if self.at is not None and not (abs(self.at[0]) <= 90 and abs(self.at[1]) <= 180):
+            raise ValueError(f"site '{self.name}' is at latitude {self.at[0]:g}, longitude {self.at[1]:g}: nowhere")
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementSettings:
-    """How operators are placed on sites; latencies are one-way milliseconds by unordered pair of sites."""
+    """How operators are placed on sites, and how long the longest path from a stream to the answers may take."""
 
     strategy: str = "optimal"
     max_latency_us: int | None = None
-    latency_ms: tuple[tuple[str, str, float], ...] = ()
-    matrix: str | None = None
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -86,7 +102,11 @@ class PlacementSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Everything a pipeline file says, bound and checked."""
+    """Everything a pipeline file says, bound and checked.
+
+    `network` has the milliseconds between each two of `sites`, and is None if there are none. `notes` say what is to
+    be known of the file besides; they are no part of what it means.
+    """
 
     name: str
     streams: tuple[Stream, ...]
@@ -95,6 +115,8 @@ class Pipeline:
     engine: EngineSettings = field(default_factory=EngineSettings)
     sites: tuple[Site, ...] = ()
     placement: PlacementSettings = field(default_factory=PlacementSettings)
+    network: Network | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def stream(self, name: str) -> Stream:
         """The stream of that name; KeyError if there is none."""
@@ -102,3 +124,7 @@ class Pipeline:
             if stream.name == name:
                 return stream
         raise KeyError(name)
+
+    def birthplaces(self, stream: str) -> tuple[str, ...]:
+        """The sites where a stream is born; none in a pipeline without sites."""
+        return tuple(site.name for site in self.sites if stream in site.streams)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from headrace.model.message import MESSAGE_COLUMNS, Decoding
 from headrace.model.types import Column, Kind
 from headrace.units import SECOND_US
 
-__all__ = ["DEFAULT_AHEAD_US", "DEFAULT_IDLE_US", "Source", "Stream"]
+__all__ = ["DEFAULT_AHEAD_US", "DEFAULT_IDLE_US", "Rate", "Source", "Stream"]
 
 # Clocks of producers drift by seconds and batch jobs by minutes; a row an hour in the future is a mistake.
 DEFAULT_AHEAD_US = 3600 * SECOND_US
@@ -27,8 +28,24 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """What a stream brings per second at each site where it is born, as its file declares it; None is unknown."""
+
+    rows_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.rows_per_s, self.bytes_per_s) if value is not None]
+        if not given:
+            raise ValueError("a rate has rows or bytes per second, or both")
+        wrong = next((value for value in given if not (math.isfinite(value) and value > 0)), None)
+        if wrong is not None:
+            raise ValueError(f"a rate is more than 0, not {wrong:g}")
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream and its time; `source` is None when the caller brings a DataFrame."""
+    """A stream and its time; `source` is None when the caller brings a DataFrame, `rate` when none is declared."""
 
     name: str
     columns: tuple[Column, ...]
@@ -37,6 +54,7 @@ class Stream:
     ahead_us: int = DEFAULT_AHEAD_US
     idle_us: int = DEFAULT_IDLE_US
     source: Source | None = field(default=None)
+    rate: Rate | None = None
 
     def __post_init__(self) -> None:
         if self.lateness_us < 0 or self.ahead_us < 0 or self.idle_us <= 0:

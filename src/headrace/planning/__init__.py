@@ -1,31 +1,37 @@
 """Which synopses answer which queries, and how to say so."""
 
 from headrace.planning.coverage import Coverage, cover, forget
-from headrace.planning.explain import explain, explain_text
+from headrace.planning.drawing import draw_mermaid
+from headrace.planning.explain import explain, explain_text, plan_pipeline
 from headrace.planning.flow import FlowPlan, RowFeed, RowStore
+from headrace.planning.graph import build_graph
+from headrace.planning.graph_drawing import draw_graph, graph_json
 from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, Derived, JoinPlan, plan_join
+from headrace.planning.map_svg import draw_svg
+from headrace.planning.placed import Placed, place
+from headrace.planning.placing import placement_problem
 from headrace.planning.plan import plan_query
+from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
-from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, Spent, groups_of, subgroup_of
+from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
-from headrace.planning.synopsis import ROWS, AggregateSource, AnswerPlan, Demand, Feed, Measure, Synopsis, plan_answer
+from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, plan_answer
 
 __all__ = [
     "LEFT",
     "PAIR_TIME",
     "RIGHT",
-    "ROWS",
     "AggregateSource",
     "AnswerPlan",
     "Coverage",
     "Demand",
     "Derived",
-    "Feed",
     "FlowPlan",
     "JoinPlan",
     "Kept",
     "Known",
-    "Measure",
+    "KnownRates",
+    "Placed",
     "QueryTimes",
     "RowFeed",
     "RowStore",
@@ -33,19 +39,25 @@ __all__ = [
     "Schedule",
     "Scheduled",
     "Source",
-    "Spent",
     "StepPlan",
     "Supply",
-    "Synopsis",
     "Workload",
+    "build_graph",
     "cover",
+    "draw_graph",
+    "draw_mermaid",
+    "draw_svg",
     "explain",
     "explain_text",
     "forget",
+    "graph_json",
     "groups_of",
     "owner",
+    "place",
+    "placement_problem",
     "plan_answer",
     "plan_join",
+    "plan_pipeline",
     "plan_query",
     "plan_rows",
     "plan_step",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from headrace.errors import SpecError
@@ -19,8 +20,12 @@ from headrace.model import (
     streams_of,
 )
 from headrace.planning.flow import FlowPlan
+from headrace.planning.graph import build_graph
+from headrace.planning.graph_drawing import graph_json
 from headrace.planning.join import JoinPlan
+from headrace.planning.placed import place
 from headrace.planning.plan import plan_query
+from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan
 from headrace.planning.scheduling import Schedule, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Workload, share
@@ -28,12 +33,11 @@ from headrace.planning.synopsis import AnswerPlan
 from headrace.policies import FluxSettings, JoinStats, SideStats, choose_way, tuning_of
 from headrace.units import format_bytes, format_duration
 
-__all__ = ["explain", "explain_text"]
+__all__ = ["explain", "explain_text", "plan_pipeline"]
 
 
-def explain(pipeline: Pipeline) -> dict[str, Any]:
-    """Streams, synopses with the queries they serve, and how each query is answered."""
-    flux = tuning_of(dict(pipeline.engine.conf)).flux
+def plan_pipeline(pipeline: Pipeline) -> tuple[Workload, dict[str, str]]:
+    """The workload of a pipeline as it would start, and why queries that cannot be run are not part of it."""
     plans: dict[str, AnswerPlan] = {}
     flows: dict[str, FlowPlan] = {}
     refused: dict[str, str] = {}
@@ -47,7 +51,14 @@ def explain(pipeline: Pipeline) -> dict[str, Any]:
             plans[query.name] = plan
         else:
             flows[query.name] = plan
-    workload = share(plans, pipeline.streams)
+    return replace(share(plans, pipeline.streams), flows=flows), refused
+
+
+def explain(pipeline: Pipeline, known: KnownRates | None = None) -> dict[str, Any]:
+    """Streams, synopses with the queries they serve, how each query is answered, the graph, and where it would run."""
+    flux = tuning_of(dict(pipeline.engine.conf)).flux
+    workload, refused = plan_pipeline(pipeline)
+    plans, flows = workload.plans, workload.flows
     empty = Schedule()
     decision = empty.decide(pipeline.engine.schedule, groups_of(workload, plans, empty), None, None)
     chosen = {group.group: group for group in decision.groups}
@@ -79,6 +90,8 @@ def explain(pipeline: Pipeline) -> dict[str, Any]:
         "schedule": pipeline.engine.schedule,
         "groups": [_group(workload, main, chosen[main]) for main in workload.groups],
         "queries": queries,
+        "graph": graph_json(build_graph(workload, pipeline.streams)),
+        **({} if pipeline.network is None else {"placement": place(pipeline, workload, known).to_json()}),
         "jobs_per_epoch": JOBS,
     }
 
@@ -237,9 +250,9 @@ JOBS = (
 )
 
 
-def explain_text(pipeline: Pipeline) -> str:
+def explain_text(pipeline: Pipeline, known: KnownRates | None = None) -> str:
     """The same for people."""
-    value = explain(pipeline)
+    value = explain(pipeline, known)
     lines = [f"pipeline {value['pipeline']}", "", "streams"]
     for name, stream in value["streams"].items():
         source = stream["source"] or "a DataFrame"
@@ -279,6 +292,8 @@ def explain_text(pipeline: Pipeline) -> str:
         else:
             lines.append(f"  {name}: not run: {query['why']}")
             lines.append(f"      {query['plan']}")
+    if pipeline.network is not None:
+        lines += ["", place(pipeline, plan_pipeline(pipeline)[0], known).text()]
     lines += ["", f"Spark jobs per epoch: {value['jobs_per_epoch']}"]
     return "\n".join(lines)
 

@@ -8,14 +8,22 @@ from functools import cached_property
 from math import gcd
 from typing import Any
 
-from headrace.model import GroupSchedule, HoppingWindow, ScheduleDecision, SlidingWindow, TimeWindow, streams_of
+from headrace.model import (
+    Due,
+    GroupSchedule,
+    HoppingWindow,
+    ScheduleDecision,
+    SlidingWindow,
+    Spent,
+    TimeWindow,
+    streams_of,
+)
 from headrace.planning.sharing import Workload
 from headrace.planning.synopsis import AnswerPlan
 from headrace.policies import (
     CostModel,
     Costs,
     CostSample,
-    Due,
     Group,
     PeriodChoice,
     Progress,
@@ -32,7 +40,7 @@ from headrace.policies import (
     watermark_of,
 )
 
-__all__ = ["Measured", "QueryTimes", "Schedule", "Scheduled", "Spent", "groups_of", "subgroup_of"]
+__all__ = ["Measured", "QueryTimes", "Schedule", "Scheduled", "groups_of", "subgroup_of"]
 
 # Before anything was measured: what executions cost on an ordinary machine, per pane's row and per group answered.
 FIRST_COSTS = Costs(fixed=5e-3, per_pane=1e-7, per_answer=1e-6)
@@ -45,17 +53,6 @@ MOST_CLOSINGS = 10_000
 LEAST_SHARE = 0.2
 # How much of an average the newest measurement is.
 NEWEST = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What a task spent on one group of queries in one bin: seconds, panes and their rows read, groups answered."""
-
-    group: str
-    seconds: float
-    panes: int
-    scanned: int
-    answered: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 
-from headrace.model import Kind, Stream, streams_of
+from headrace.model import Kind, Measure, Stream, Synopsis, streams_of
 from headrace.planning.coverage import Coverage, covers
 from headrace.planning.filters import disjoint_union
 from headrace.planning.flow import FlowPlan, RowStore
 from headrace.planning.join import JoinPlan
-from headrace.planning.synopsis import AnswerPlan, Measure, Synopsis
+from headrace.planning.synopsis import AnswerPlan
 
 __all__ = ["Kept", "Known", "Source", "Supply", "Workload", "owner", "share", "streams_read"]
 

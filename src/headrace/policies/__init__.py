@@ -2,24 +2,24 @@
 
 from headrace.policies.clock import EpochTime, Reading, tell_time
 from headrace.policies.compaction import ChunkSize, Merge, NoMerge, plan_merge
-from headrace.policies.costs import CostModel, CostSample, learn
-from headrace.policies.diffusion import (
-    EVERYWHERE,
-    KEY,
-    ONCE,
-    Block,
+from headrace.policies.intake import FIRST_INTAKE, Taken, plan_intake
+from headrace.policies.joins.diffusion import (
     JoinStats,
-    JoinWay,
     Load,
     SideStats,
     choose_way,
-    host_of,
     learn_speeds,
     load_of,
     spread_slices,
 )
-from headrace.policies.due import Due, due_windows, last_end_with_rows, newest_end
-from headrace.policies.flux import (
+from headrace.policies.keyed.decide import (
+    FluxSettings,
+    Measured,
+    account,
+    begin,
+    decide_keyed,
+)
+from headrace.policies.keyed.flux import (
     BinLoad,
     FluxLimits,
     MiniLoad,
@@ -30,23 +30,13 @@ from headrace.policies.flux import (
     planned_ahead,
     within,
 )
-from headrace.policies.groups import Costs, Group, SchedulePolicy, SubGroup
-from headrace.policies.hot import find_hot, isolate, split
-from headrace.policies.intake import FIRST_INTAKE, Taken, plan_intake
-from headrace.policies.keyed import (
-    FluxSettings,
-    KeyedDecision,
-    KeyedState,
-    Measured,
-    Moving,
-    account,
-    begin,
-    decide_keyed,
-)
+from headrace.policies.keyed.hot import find_hot, isolate, split
+from headrace.policies.keyed.rounds import bins_of, next_collection_s, next_round, utilisation
+from headrace.policies.keyed.spill import reside
 from headrace.policies.patience import Patience
-from headrace.policies.periods import PeriodChoice, choose_periods, cost_per_pane
-from headrace.policies.rounds import Collected, Rounds, bins_of, next_collection_s, next_round, utilisation
-from headrace.policies.schedule import (
+from headrace.policies.schedule.costs import CostModel, CostSample, learn
+from headrace.policies.schedule.due import due_windows, last_end_with_rows, newest_end
+from headrace.policies.schedule.executions import (
     Execution,
     Left,
     Plan,
@@ -57,48 +47,37 @@ from headrace.policies.schedule import (
     enter,
     plan_epoch,
 )
-from headrace.policies.spill import Residence, reside
+from headrace.policies.schedule.groups import Costs, Group, SchedulePolicy, SubGroup
+from headrace.policies.schedule.periods import PeriodChoice, choose_periods, cost_per_pane
 from headrace.policies.tuning import PATIENCE, SETTINGS, Tuning, tuning_of
 from headrace.policies.watermark import StreamClock, advance_clock, find_idle, follow_others, watermark_of
 
 __all__ = [
-    "EVERYWHERE",
     "FIRST_INTAKE",
-    "KEY",
-    "ONCE",
     "PATIENCE",
     "SETTINGS",
     "BinLoad",
-    "Block",
     "ChunkSize",
-    "Collected",
     "CostModel",
     "CostSample",
     "Costs",
-    "Due",
     "EpochTime",
     "Execution",
     "FluxLimits",
     "FluxSettings",
     "Group",
     "JoinStats",
-    "JoinWay",
-    "KeyedDecision",
-    "KeyedState",
     "Left",
     "Load",
     "Measured",
     "Merge",
     "MiniLoad",
-    "Moving",
     "NoMerge",
     "Patience",
     "PeriodChoice",
     "Plan",
     "Progress",
     "Reading",
-    "Residence",
-    "Rounds",
     "Run",
     "SchedulePolicy",
     "ScheduleState",
@@ -122,7 +101,6 @@ __all__ = [
     "find_hot",
     "find_idle",
     "follow_others",
-    "host_of",
     "hybrid",
     "isolate",
     "last_end_with_rows",

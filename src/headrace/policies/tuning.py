@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.errors import SpecError
-from headrace.policies.keyed import FluxSettings
+from headrace.policies.keyed.decide import FluxSettings
 from headrace.units import parse_size
 
 __all__ = ["PATIENCE", "SETTINGS", "Tuning", "tuning_of"]

@@ -1,0 +1,1 @@
+"""One operator per kind of node: it decides, takes rows, makes results."""

@@ -1,0 +1,465 @@
+"""The join operator: all windowed joins of a site, spread over hosts as `policies/joins/diffusion.py` says.
+
+Absorb cuts each side's rows into slices of the kind that the way in force gives them. In the answer step every host, a
+task, makes the pairs of its blocks; plain columns go to Parquet straight from there, everything else through Spark SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.operators.answering import adopt, writes_parquet
+from headrace.engine.operators.flows import Moment, Stepped
+from headrace.engine.operators.join_sql import pairs_ddl, pairs_schema, spark_join
+from headrace.engine.operators.projection import projection
+from headrace.engine.sinks.choose import FileSink
+from headrace.engine.spark.arrow_rows import arrow_schema
+from headrace.engine.state.retention import EVER
+from headrace.engine.state.state_io import StateIo
+from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, Cut
+from headrace.kernels.arrow_types import arrow_type
+from headrace.kernels.chunks import holding
+from headrace.kernels.deliver import Delivery
+from headrace.kernels.join import Closing, Counted, JoinTask, JoinWork, PairsTask
+from headrace.kernels.pairs import Matching
+from headrace.model import (
+    EVERYWHERE,
+    ONCE,
+    JoinDecision,
+    JoinMeasures,
+    JoinSample,
+    JoinState,
+    JoinWay,
+    KeyedDecision,
+    KeyedState,
+    SideSample,
+)
+from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan
+from headrace.policies import JoinStats, SideStats, StreamClock, choose_way, learn_speeds, watermark_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from headrace.kernels.chunks import Chunk
+
+__all__ = ["JoinOperator"]
+
+# Slices per host: enough to give a host that is half as fast half as many.
+SLICES_PER_HOST = 4
+# Epochs over which rates, shares of keys and speeds are sampled before a way is chosen anew.
+PERIOD = 5
+# What a side is taken for before its first epoch.
+FIRST = SideStats(1000.0, 5000.0)
+SIDES = (LEFT, RIGHT)
+
+
+class JoinOperator:
+    """Runs all joins; see `FlowOperator`."""
+
+    def __init__(
+        self,
+        io: StateIo,
+        folder: str,
+        bins: int,
+        probe: Callable[[str], None],
+        way: str = "auto",
+        memory_bytes: float | None = None,
+    ) -> None:
+        self._io, self._folder, self._bins, self._probe = io, folder, bins, probe
+        self._way, self._memory = way, memory_bytes
+
+    def serves(self, plan: FlowPlan) -> bool:
+        return isinstance(plan, JoinPlan)
+
+    # decide ----------------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, flows: Mapping[str, FlowPlan], state: Mapping[str, JoinState | KeyedState], epoch: int
+    ) -> dict[str, JoinDecision]:
+        decided: dict[str, JoinDecision] = {}
+        hosts = self._io.hosts()
+        for owner, plan in _all(flows):
+            name = plan.query.name
+            memory = self._memory if _may_shed(flows[owner]) else None
+            decided[name] = self._decide(plan, _state_of(state, name), hosts, epoch, memory)
+        return decided
+
+    def _decide(
+        self, plan: JoinPlan, state: JoinState | None, hosts: int, epoch: int, memory: float | None
+    ) -> JoinDecision:
+        if state is None:
+            slices = SLICES_PER_HOST * hosts
+            way = self._wanted(plan, None, slices, hosts, memory)
+            return JoinDecision(way, slices, (1.0,) * hosts, sampled=True, guess=True, mixed=False, seed=epoch)
+        # The first choice is a guess: what the first epoch brings decides the second.
+        due = state.guess or state.sample.epochs >= PERIOD or max(state.way.hosts) >= hosts
+        way = self._wanted(plan, state, state.slices, hosts, memory) if due else state.way
+        mixed = way.cut_by != state.way.cut_by or state.until is not None
+        return JoinDecision(way, state.slices, _known_speeds(state, hosts), due, guess=False, mixed=mixed, seed=epoch)
+
+    def _wanted(
+        self, plan: JoinPlan, state: JoinState | None, slices: int, hosts: int, memory: float | None
+    ) -> JoinWay:
+        stats = JoinStats(
+            _stats(state, LEFT, _window_us(plan, LEFT)),
+            _stats(state, RIGHT, _window_us(plan, RIGHT)),
+            bool(plan.equal),
+            _known_speeds(state, hosts),
+            memory,
+        )
+        return choose_way(stats, self._way, None if state is None else state.way, slices)
+
+    def cuts(
+        self, flows: Mapping[str, FlowPlan], decided: Mapping[str, JoinDecision | KeyedDecision]
+    ) -> dict[str, Cut]:
+        return {s.id: _cut(_decided(decided, plan.query.name), s.role) for _, plan in _all(flows) for s in plan.stores}
+
+    def ends(self, plan: FlowPlan, clocks: Mapping[str, StreamClock]) -> int | None:
+        """An inner join has no open results; outer ones give every row without a match once time has passed it."""
+        assert isinstance(plan, JoinPlan)
+        if all(each.join.how == "inner" for each in plan.in_order):
+            return None
+        last = max(_last(each, side, clocks) for each in plan.in_order for side in SIDES)
+        delays = sum(each.feeds.delay_us for each in plan.in_order if each.feeds is not None)
+        return None if last == EVER[0] else last + plan.reach_us + delays + 1
+
+    # step ------------------------------------------------------------------------------------------------------------
+
+    def step(self, moment: Moment) -> Stepped:
+        stepped = Stepped()
+        run = _Epoch(moment, dict(moment.after))
+        direct: dict[str, JoinWork] = {}
+        for owner, plan in _all(moment.flows):
+            if owner in stepped.failed:
+                continue
+            # What is below others is decided under a name of its own; results and failures are the query's.
+            with _guarded(owner, stepped):
+                work = self._work(plan, run)
+                if plan.feeds is not None:
+                    self._feed(owner, plan, work, run)
+                elif work.picked is not None:
+                    direct |= {owner: work} if _has_work(work) else {}
+                elif _has_work(work):
+                    stepped.rows[owner] = self._deliver_by_sql(owner, plan, work, run)
+        if direct:
+            self._deliver(direct, run, stepped)
+        for owner, plan in _all(moment.flows):
+            if owner in stepped.failed:
+                continue
+            expired, name = self._expired(plan, run.after), plan.query.name
+            stepped.expired |= {plan.store(side).id: expired[side] for side in SIDES}
+            counted = run.counted.get(name, [])
+            stepped.state[name] = self._learned(plan, run, counted, expired)
+            if counted:
+                stepped.observed[name] = _shown(counted)
+        stepped.chunks, stepped.clocks = run.fed.chunks, {name: run.after[name] for name in run.made}
+        return stepped
+
+    def _work(self, plan: JoinPlan, run: _Epoch) -> JoinWork:
+        join, decision = plan.join, _decided(run.moment.decision.flows, plan.query.name)
+        stores = plan.store(LEFT).id, plan.store(RIGHT).id
+        reach = self._expired(plan, run.moment.before)
+        held = holding(run.moment.chunks, {store: reach[side] for store, side in zip(stores, SIDES, strict=True)})
+        matching = Matching(
+            join.left.window.size_us,
+            join.right.window.size_us,
+            tuple(
+                (plan.position(LEFT, c.left), c.operator, plan.position(RIGHT, c.right), str(c.type))
+                for c in join.comparisons
+            ),
+        )
+        work = JoinWork(
+            stores,
+            (held[stores[0]], held[stores[1]]),
+            tuple(c.name for c in run.fresh if any(id_ in stores for id_, _ in c.ends)),
+            matching,
+            decision.way.hosts,
+            decision.mixed,
+            (len(plan.store(LEFT).columns), len(plan.store(RIGHT).columns)),
+            closing=(self._closing(plan, LEFT, run), self._closing(plan, RIGHT, run)),
+        )
+        sink = run.moment.sinks.get(plan.query.name)
+        after = join.where is not None and join.how != "inner"
+        if plan.feeds is not None or plan.picked is None or join.rest is not None or after:
+            return work
+        if sink is None or not writes_parquet(sink, self._io):
+            return work
+        assert isinstance(sink, FileSink)
+        names = [column.name for column in join.columns]
+        chosen = [plan.picked[names.index(output.sql)] for output in plan.query.finish.outputs]
+        schema = pa.schema([(output.name, arrow_type(output.type)) for output in plan.query.finish.outputs])
+        picked = tuple((SIDES.index(side), column) for side, column in chosen)
+        return replace(work, picked=picked, schema=schema, staging=sink.staging)
+
+    def _closing(self, plan: JoinPlan, side: str, run: _Epoch) -> Closing | None:
+        if not plan.keeps(side):
+            return None
+        before, after = (_closed(plan, side, clocks) for clocks in (run.moment.before, run.after))
+        if after is None:
+            return None
+        return Closing(EVER[0] if before is None else before, after)
+
+    def _expired(self, plan: JoinPlan, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
+        """Per side the time before which no row can be met by a row to come, nor is needed to tell who met nobody."""
+        found: dict[str, int] = {}
+        for side, other in (SIDES, SIDES[::-1]):
+            closed = _closed(plan, side, clocks)
+            times = [EVER[0] if closed is None else closed]
+            if plan.keeps(other):
+                theirs = _closed(plan, other, clocks)
+                # A row of the other side that is open may have met rows as old as this side's range before it.
+                times.append(EVER[0] if theirs is None else theirs - _window_us(plan, side))
+            found[side] = min(times)
+        return found
+
+    def _deliver(self, works: Mapping[str, JoinWork], run: _Epoch, stepped: Stepped) -> None:
+        """All joins that select plain columns for Parquet, in one job."""
+        names, moment = tuple(works), run.moment
+        task = JoinTask(self._folder, tuple(works.values()))
+        hosts = max(max(work.hosts) + 1 for work in works.values())
+        deliveries: list[Delivery] = []
+        for item in blamed(lambda: self._io.join(task, hosts)):
+            if isinstance(item, Counted):
+                run.counted.setdefault(names[item.work], []).append(item)
+            else:
+                deliveries.append(item)
+        adopt(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
+
+    def _pairs(self, plan: JoinPlan, work: JoinWork) -> DataFrame:
+        task = PairsTask(self._folder, work, pairs_schema(plan))
+        return self._io.pairs(task, max(work.hosts) + 1, pairs_ddl(plan))
+
+    def _deliver_by_sql(self, owner: str, plan: JoinPlan, work: JoinWork, run: _Epoch) -> int:
+        with spark_join(self._pairs(plan, work), plan) as results:
+            return run.moment.sinks[owner].write(results, run.moment.decision.epoch, run.moment.replay) or 0
+
+    def _feed(self, owner: str, plan: JoinPlan, work: JoinWork, run: _Epoch) -> None:
+        """Absorbs a join's pairs, as rows of a stream, into what is above it: another join's store, or panes."""
+        assert plan.feeds is not None
+        stream, moment = plan.feeds.stream, run.moment
+        absorbed = Absorbed()
+        if _has_work(work):
+            above = [p for _, p in _all({owner: moment.flows[owner]}) if stream.name in sum(p.streams.values(), ())]
+            stores = [s for p in above for s in p.stores if s.feeds[0].stream == stream.name]
+            kept = [k for k in moment.kept.values() if k.synopsis.feeds[0].stream == stream.name]
+            shape = projection((stream,), kept, self._bins, stores=stores)
+            cuts = {s.id: _cut(_decided(moment.decision.flows, p.query.name), s.role) for p in above for s in p.stores}
+            bounds = (Bounds(*EVER),)
+            task = AbsorbTask(self._folder, moment.decision.epoch, bounds, shape, cuts)
+            with spark_join(self._pairs(plan, work), plan) as pairs:
+                fields = ", ".join(f"'{column.name}', `{column.name}`" for column in stream.columns)
+                rows = pairs.selectExpr("0 AS _s", f"named_struct({fields}) AS {stream.name}")
+                rows = rows.selectExpr(*shape.bound(bounds))
+                absorbed = sum(self._io.absorb(rows, arrow_schema(rows), task), Absorbed())
+        run.made.append(stream.name)
+        run.after[stream.name] = _derived_clock(plan, moment.before[stream.name], run.after, absorbed)
+        run.fed = run.fed + absorbed
+
+    # observe ---------------------------------------------------------------------------------------------------------
+
+    def _learned(
+        self, plan: JoinPlan, run: _Epoch, counted: Sequence[Counted], expired: Mapping[str, int]
+    ) -> JoinState:
+        """What the next decisions are made by."""
+        name, moment, absorbed = plan.query.name, run.moment, run.moment.absorbed + run.fed
+        state, decision = _state_of(moment.state, name), _decided(moment.decision.flows, name)
+        # A decision that is repeated may be older than a query of the same name that starts anew.
+        sample = JoinSample() if decision.sampled or state is None else state.sample
+        sides = [
+            _sampled(
+                sample.side(side), absorbed, plan.store(side).id, [(c.home_rows[i], c.home_bytes[i]) for c in counted]
+            )
+            for i, side in enumerate(SIDES)
+        ]
+        until = None if state is None else state.until
+        if state is not None and decision.way.cut_by != state.way.cut_by:
+            # From now on keys are cut otherwise: until what is here has expired, a key may be in blocks of both kinds.
+            until = {side: _last(plan, side, moment.before) for side in SIDES}
+        if until is not None and all(expired[side] > until[side] for side in SIDES):
+            until = None
+        return JoinState(
+            decision.way,
+            decision.slices,
+            decision.guess,
+            plan.forms,
+            until,
+            JoinSample(
+                sample.epochs + bool(absorbed.counts),
+                sample.advance_us + _advance_us(plan, moment.before, run.after),
+                *sides,
+            ),
+            (0 if state is None else state.shed) + sum(_shed(absorbed, store.id) for store in plan.stores),
+            _speeds(decision.speeds, decision.way.hosts, counted),
+        )
+
+
+@dataclass
+class _Epoch:
+    """A moment while joins are stepped: time after it, derived streams included, and what those brought."""
+
+    moment: Moment
+    after: dict[str, StreamClock]
+    fed: Absorbed = field(default_factory=Absorbed)
+    made: list[str] = field(default_factory=list)
+    counted: dict[str, list[Counted]] = field(default_factory=dict)
+
+    @property
+    def fresh(self) -> tuple[Chunk, ...]:
+        return (*self.moment.absorbed.chunks, *self.fed.chunks)
+
+
+@contextmanager
+def _guarded(owner: str, stepped: Stepped) -> Iterator[None]:
+    """Notes what goes wrong for one query, so that the others are not disturbed."""
+    try:
+        yield
+    except Exception as failure:
+        raise_if_not_a_querys(failure)
+        stepped.failed[owner] = cause_of(failure)
+
+
+def _may_shed(plan: FlowPlan) -> bool:
+    """Whether rows may be left out: of an outer join that would make others look as if they had met nobody."""
+    return isinstance(plan, JoinPlan) and all(each.join.how == "inner" for each in plan.in_order)
+
+
+def _all(flows: Mapping[str, FlowPlan]) -> list[tuple[str, JoinPlan]]:
+    """All joins, those below others first, each with the query it belongs to."""
+    return [(name, each) for name, plan in flows.items() if isinstance(plan, JoinPlan) for each in plan.in_order]
+
+
+def _derived_clock(
+    plan: JoinPlan, before: StreamClock, clocks: Mapping[str, StreamClock], absorbed: Absorbed
+) -> StreamClock:
+    """Time of the stream that a join's pairs make."""
+    assert plan.feeds is not None
+    seen = absorbed.counts.get(plan.feeds.name)
+    now = watermark_of(clocks, [stream for streams in plan.streams.values() for stream in streams])
+    marks = [m for m in (before.watermark_us, None if now is None else now - plan.feeds.delay_us) if m is not None]
+    firsts = [t for t in (before.first_us, seen.first_us if seen else None) if t is not None]
+    lasts = [t for t in (before.last_us, seen.last_us if seen else None) if t is not None]
+    return replace(
+        before,
+        first_us=min(firsts, default=None),
+        last_us=max(lasts, default=None),
+        watermark_us=max(marks, default=None),
+    )
+
+
+def _state_of(states: Mapping[str, JoinState | KeyedState], name: str) -> JoinState | None:
+    found = states.get(name)
+    assert found is None or isinstance(found, JoinState)
+    return found
+
+
+def _decided(decided: Mapping[str, JoinDecision | KeyedDecision], name: str) -> JoinDecision:
+    found = decided[name]
+    assert isinstance(found, JoinDecision)
+    return found
+
+
+def _cut(decision: JoinDecision, side: str) -> Cut:
+    way = decision.way
+    kind = ONCE if way.way == "biclique" or way.split == side else EVERYWHERE
+    cut = Cut(decision.slices, kind, keep=way.keep, seed=decision.seed)
+    match way.way:
+        case "hash":
+            return cut
+        case "hybrid":
+            return replace(cut, hot=way.hot)
+        case _:
+            return replace(cut, rows=True)
+
+
+def _stats(state: JoinState | None, side: str, window_us: int) -> SideStats:
+    if state is None or not state.sample.epochs:
+        return FIRST
+    sample = state.sample
+    mine, rows = sample.side(side), sample.side(side).rows / sample.epochs
+    heavy = {key: count / max(1, mine.sampled) for key, count in mine.heavy.items() if count > 1}
+    if mine.window_rows is not None:
+        # What would be held if nothing were shed.
+        window_rows = mine.window_rows / state.way.keep
+    else:
+        # Pairs that Spark finishes come without an account of what was read: as many epochs as the window is long.
+        window_rows = rows * max(1.0, window_us * sample.epochs / max(1, sample.advance_us))
+    return SideStats(rows, window_rows, 100.0 if mine.row_bytes is None else mine.row_bytes, heavy)
+
+
+def _sampled(sample: SideSample, absorbed: Absorbed, store: str, held: Sequence[tuple[int, int]]) -> SideSample:
+    """A sample with one epoch more: rows, counts of the heaviest hashes, and the most that a window held.
+
+    Where the other side brings nothing, a window is not looked at: so the most of a period counts.
+    """
+    counts, heavy = dict(sample.heavy), absorbed.heavy.get(store, ())
+    for found in heavy:
+        for key, count in found.hashes:
+            counts[key] = counts.get(key, 0) + count
+    heaviest = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[:32]
+    rows, size = sum(rows for rows, _ in held), sum(size for _, size in held)
+    more = bool(rows) and rows >= (sample.window_rows or 0)
+    return SideSample(
+        sample.rows + absorbed.rows.get(store, 0) + _shed(absorbed, store),
+        sample.sampled + sum(found.sampled for found in heavy),
+        dict(heaviest),
+        rows if more else sample.window_rows,
+        round(size / rows, 2) if more else sample.row_bytes,
+    )
+
+
+def _known_speeds(state: JoinState | None, hosts: int) -> tuple[float, ...]:
+    known = () if state is None else state.speeds
+    return known if len(known) == hosts else (1.0,) * hosts
+
+
+def _speeds(known: Sequence[float], slices: Sequence[int], counted: Sequence[Counted]) -> tuple[float, ...]:
+    """Relative speeds of the hosts, from rows per second where there was enough to do to tell."""
+    busy = [c for c in counted if c.seconds > 0.2 and c.host < len(known)]
+    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in busy}
+    return tuple(learn_speeds(known, rates, idle=set(range(len(known))) - set(slices)))
+
+
+def _shed(absorbed: Absorbed, store: str) -> int:
+    return sum(rows for (id_, _), rows in absorbed.shed.items() if id_ == store)
+
+
+def _has_work(work: JoinWork) -> bool:
+    return bool(work.fresh) or any(closing is not None for closing in work.closing)
+
+
+def _window_us(plan: JoinPlan, side: str) -> int:
+    return (plan.join.left if side == LEFT else plan.join.right).window.size_us
+
+
+def _closed(plan: JoinPlan, side: str, clocks: Mapping[str, StreamClock]) -> int | None:
+    """The time before which rows of a side can meet no row to come; None before there is any."""
+    other = RIGHT if side == LEFT else LEFT
+    now = watermark_of(clocks, plan.streams[other])
+    return None if now is None else now - _window_us(plan, side)
+
+
+def _last(plan: JoinPlan, side: str, clocks: Mapping[str, StreamClock]) -> int:
+    known = [clocks[stream].last_us for stream in plan.streams[side]]
+    return max((last for last in known if last is not None), default=EVER[0])
+
+
+def _advance_us(plan: JoinPlan, before: Mapping[str, StreamClock], after: Mapping[str, StreamClock]) -> int:
+    """How far an epoch has brought event time."""
+    first, last = (max(_last(plan, side, clocks) for side in SIDES) for clocks in (before, after))
+    return 0 if first == EVER[0] else last - first
+
+
+def _shown(counted: Sequence[Counted]) -> JoinMeasures:
+    ordered = sorted(counted, key=lambda c: c.host)
+    return JoinMeasures(
+        tuple(tuple(c.received) for c in ordered),
+        tuple(tuple(c.held) for c in ordered),
+        tuple(round(c.seconds, 4) for c in ordered),
+        sum(c.pairs for c in ordered),
+    )

@@ -1,0 +1,121 @@
+"""All streams of a site as one streaming DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.engine.sources.messages import CORRUPT, PLACE, decode
+from headrace.engine.spark.secrets import resolve
+from headrace.errors import Problem, SpecError
+from headrace.language import FILE_SOURCES
+from headrace.model import Source, Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["United", "intake_unit", "read_stream", "unite"]
+
+# Formats whose readers can hand over a line they could not parse instead of failing.
+_LENIENT = frozenset({"json", "csv"})
+
+
+def intake_unit(stream: Stream) -> str | None:
+    """What the engine counts in to set how much of a stream an epoch takes: rows of Kafka's, bytes of files, or None.
+
+    None is where the user has set it, and where files are taken latest first: with a limit, older ones would be late.
+    """
+    source = stream.source
+    if source is None:
+        return None
+    if source.format == "kafka":
+        return None if _is_set(source, "maxoffsetspertrigger") else "rows"
+    limited = _is_set(source, "maxfilespertrigger") or _is_set(source, "maxbytespertrigger")
+    latest_first = any(key.lower() == "latestfirst" and text.lower() == "true" for key, text in source.options)
+    return "bytes" if source.format in FILE_SOURCES and not limited and not latest_first else None
+
+
+def _is_set(source: Source, option: str) -> bool:
+    return any(key.lower().startswith(option) for key, _ in source.options)
+
+
+def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) -> tuple[DataFrame, bool]:
+    """The stream's rows, and whether unparseable ones come along in a column of their own.
+
+    `intake` is how much an epoch takes, where the engine sets that.
+    """
+    source = stream.source
+    if source is None:
+        raise ValueError(f"stream '{stream.name}' has no source to read")
+    options = resolve(source.options, f"stream '{stream.name}'")
+    if source.format == "kafka":
+        options |= _kafka_options(source)
+    if intake is not None and (unit := intake_unit(stream)) is not None:
+        options["maxOffsetsPerTrigger" if unit == "rows" else "maxBytesPerTrigger"] = str(intake)
+    if source.format == "synthetic":
+        from headrace.engine.sources.synthetic import synthetic_source
+
+        spark.dataSource.register(synthetic_source())
+    lenient = source.format in _LENIENT and options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in stream.columns)
+    reader = spark.readStream.format("headrace_synthetic" if source.format == "synthetic" else source.format)
+    if lenient:
+        schema += f", {CORRUPT} STRING"
+        options["columnNameOfCorruptRecord"] = CORRUPT
+    if source.format not in ("synthetic", "kafka", "rate", "rate-micro-batch", "socket"):
+        reader = reader.schema(schema)
+    try:
+        rows = reader.options(**options).load(source.path) if source.path else reader.options(**options).load()
+        if source.value is not None:
+            rows = decode(rows, stream)
+    except Exception as exc:
+        complaint = str(exc).splitlines()[0]
+        raise SpecError(Problem(f"stream '{stream.name}' cannot be read as {source.format}: {complaint}")) from exc
+    return rows, lenient or source.value is not None
+
+
+def _kafka_options(source: Source) -> dict[str, str]:
+    """What is set unless the user has: a new checkpoint begins with the first message."""
+    options = {} if _is_set(source, "starting") else {"startingOffsets": "earliest"}
+    if source.value is not None:
+        options["includeHeaders"] = "true"
+    return options
+
+
+@dataclass(frozen=True)
+class United:
+    """All streams as one: flat columns, which rows carry cheaply, and the SQL that makes structs of them."""
+
+    rows: DataFrame
+    structs: tuple[str, ...]
+
+    def by_stream(self, rows: DataFrame) -> DataFrame:
+        """Rows with `_s`, the stream's number, and a column per stream; Spark reads through the structs."""
+        return rows.selectExpr("_s", *self.structs)
+
+
+def unite(streams: Sequence[Stream], frames: Mapping[str, DataFrame], used: Mapping[str, frozenset[str]]) -> United:
+    """The columns in use of all streams; each row has those of its stream, the others are null."""
+    types: dict[tuple[int, str], str] = {}
+    for i, stream in enumerate(streams):
+        messages = stream.source is not None and stream.source.value is not None
+        kept = {*used[stream.name], stream.time, CORRUPT, *(PLACE if messages else ())}
+        for field in frames[stream.name].schema.fields:
+            if field.name in kept:
+                types[i, field.name] = field.dataType.simpleString()
+    parts = []
+    for i, stream in enumerate(streams):
+        columns = [
+            f"`{name}` AS `_{j}_{name}`" if j == i else f"CAST(NULL AS {type_}) AS `_{j}_{name}`"
+            for (j, name), type_ in types.items()
+        ]
+        parts.append(frames[stream.name].selectExpr(f"{i} AS _s", *columns))
+    united = parts[0]
+    for part in parts[1:]:
+        united = united.unionAll(part)
+    structs = tuple(
+        f"named_struct({', '.join(f'{name!r}, `_{j}_{name}`' for j, name in types if j == i)}) AS `{stream.name}`"
+        for i, stream in enumerate(streams)
+    )
+    return United(united, structs)

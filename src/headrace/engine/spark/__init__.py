@@ -1,0 +1,1 @@
+"""What is said to Spark itself: sessions, jobs, executors, and what only Spark can judge."""

@@ -1,0 +1,35 @@
+"""Small jobs of one stage: a task per number, a value or two back from each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from headrace.kernels.orders import ORDER, obey, written
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+__all__ = ["Jobs"]
+
+
+class Jobs:
+    """Runs callables on `range(n)`, one number per task.
+
+    What to do travels as a property of the job, so that the RDD, with all that Spark and Python prepare for one, is
+    made once per `n` and not once per job: about 15 ms less for each.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._rdds: dict[int, RDD[Any]] = {}
+
+    def run(self, order: Callable[[Iterable[int]], Iterable[Any]], n: int) -> list[Any]:
+        """What the tasks report, in no particular order; never rows."""
+        if n not in self._rdds:
+            self._rdds[n] = self._context.parallelize(range(n), n).mapPartitions(obey)
+        self._context.setLocalProperty(ORDER, written(order))
+        try:
+            return self._rdds[n].collect()
+        finally:
+            self._context.setLocalProperty(ORDER, None)  # type: ignore[arg-type]

@@ -1,0 +1,149 @@
+"""What only Spark can judge: the types of rare functions, and whether it accepts an expression at all.
+
+Every query is analysed over empty streams before a run starts; nothing is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.engine.operators.finishing import answer_ddl
+from headrace.engine.sources.read import unite
+from headrace.errors import Problem, SpecError
+from headrace.language import parse_type
+from headrace.model import (
+    Aggregate,
+    DataType,
+    Join,
+    JoinSide,
+    Operator,
+    Query,
+    RowsAggregate,
+    Scan,
+    Step,
+    Stream,
+    Union,
+    WindowAggregate,
+    columns_of,
+    result_type,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["columns_in_use", "judge"]
+
+
+def columns_in_use(queries: Sequence[Query], streams: Sequence[Stream]) -> dict[str, frozenset[str]]:
+    """Per stream the columns that some query reads."""
+    reads = {read for query in queries for read in _reads(query.root)}
+    return {
+        stream.name: frozenset(c.name for c in stream.columns if f"{stream.name}.{c.name}" in reads)
+        for stream in streams
+    }
+
+
+def _reads(operator: Operator) -> set[str]:
+    match operator:
+        case Scan(columns=columns, where=where):
+            return {read for e in (*columns, *((where,) if where else ())) for read in e.reads}
+        case Union(inputs=inputs):
+            return {read for child in inputs for read in _reads(child)}
+        case Join(left=left, right=right):
+            return _reads(left.input) | _reads(right.input)
+        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
+            return _reads(child)
+
+
+def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: DataFrame | None = None) -> Query:
+    """The query with Spark's own types; SpecError with Spark's complaint if it refuses an expression."""
+    if rows is None:
+        everything = {s.name: frozenset(c.name for c in s.columns) for s in streams}
+        empty = {
+            s.name: spark.createDataFrame([], ", ".join(f"`{c.name}` {c.type}" for c in s.columns)) for s in streams
+        }
+        united = unite(streams, empty, everything)
+        rows = united.by_stream(united.rows)
+    root = _judged(query.root, query, rows)
+    judged = replace(query, root=root)
+    if isinstance(root, WindowAggregate | RowsAggregate):
+        columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(root))
+        answers = spark.createDataFrame([], answer_ddl(judged) if isinstance(root, WindowAggregate) else columns)
+        sqls = [output.sql for output in query.finish.outputs]
+        types = _types(answers, sqls, query)
+        if query.finish.having is not None:
+            _types(answers, [query.finish.having], query)
+        outputs = tuple(replace(o, type=t) for o, t in zip(query.finish.outputs, types, strict=True))
+        judged = replace(judged, finish=replace(query.finish, outputs=outputs))
+    if isinstance(root, Join):
+        known = {column.name: column.type for column in root.columns}
+        outputs = tuple(replace(o, type=known[o.sql]) for o in query.finish.outputs)
+        judged = replace(judged, finish=replace(query.finish, outputs=outputs))
+    return judged
+
+
+def _judged(operator: Operator, query: Query, rows: DataFrame) -> Operator:
+    match operator:
+        case Scan(columns=columns, where=where):
+            types = _types(rows, [c.sql for c in columns], query)
+            if where is not None:
+                _types(rows, [where.sql], query)
+            return replace(operator, columns=tuple(replace(c, type=t) for c, t in zip(columns, types, strict=True)))
+        case Union(inputs=inputs):
+            return replace(operator, inputs=tuple(_judged(child, query, rows) for child in inputs))
+        case WindowAggregate(input=child, aggregates=aggregates) | RowsAggregate(input=child, aggregates=aggregates):
+            below = _judged(child, query, rows)
+            known = {column.name: column.type for column in columns_of(below)}
+            return replace(operator, input=below, aggregates=tuple(_typed(a, known) for a in aggregates))
+        case Step(input=child):
+            return replace(operator, input=_judged(child, query, rows))
+        case Join(left=left, right=right):
+            judged = replace(operator, left=_side(left, query, rows), right=_side(right, query, rows))
+            return _joined(judged, query, rows)
+
+
+def _joined(join: Join, query: Query, rows: DataFrame) -> Join:
+    """A join with Spark's types of its columns, over the judged columns of its sides."""
+    structs = [
+        f"{side.alias} STRUCT<{', '.join(f'`{c.name}`: {c.type}' for c in columns_of(side.input))}>"
+        for side in (join.left, join.right)
+    ]
+    pairs = rows.sparkSession.createDataFrame([], ", ".join(structs))
+    conditions = (join.on, join.where, join.rest)
+    _types(pairs, [condition.sql for condition in conditions if condition is not None], query)
+    types = _types(pairs, [column.sql for column in join.columns], query)
+    return replace(join, columns=tuple(replace(c, type=t) for c, t in zip(join.columns, types, strict=True)))
+
+
+def _side(side: JoinSide, query: Query, rows: DataFrame) -> JoinSide:
+    return replace(side, input=_judged(side.input, query, rows))
+
+
+def _typed(aggregate: Aggregate, known: Mapping[str, DataType]) -> Aggregate:
+    if aggregate.argument is None:
+        return aggregate
+    return replace(aggregate, type=result_type(aggregate.function, known[aggregate.argument]))
+
+
+def _types(rows: DataFrame, sqls: Sequence[str], query: Query) -> list[DataType]:
+    try:
+        schema = rows.selectExpr(*(f"{sql} AS `{i}`" for i, sql in enumerate(sqls))).schema if sqls else None
+    except Exception:
+        for sql in sqls:
+            try:
+                rows.selectExpr(f"{sql} AS x").schema  # noqa: B018 - asks Spark to analyse it
+            except Exception as exc:
+                raise SpecError(Problem(f"Spark refuses '{sql}': {_complaint(exc)}", query=query.name)) from exc
+        raise
+    types = [] if schema is None else [parse_type(field.dataType.simpleString()) for field in schema.fields]
+    for sql, type_ in zip(sqls, types, strict=True):
+        if type_.is_void:
+            problem = f"'{sql}' is always NULL and has no type of its own"
+            raise SpecError(Problem(problem, query=query.name, hint="give it one, such as CAST(NULL AS STRING)"))
+    return types
+
+
+def _complaint(exc: Exception) -> str:
+    return str(exc).splitlines()[0].strip()

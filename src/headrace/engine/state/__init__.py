@@ -1,0 +1,1 @@
+"""What outlives an epoch: the checkpoint, the storage it is on, and how tasks reach its files."""

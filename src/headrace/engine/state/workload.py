@@ -1,0 +1,323 @@
+"""The workload of a checkpoint: who goes on from where, when queries come and go; and its description on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from headrace.engine.state.checkpoint import Manifest, QueryState
+from headrace.errors import CorruptStateError, StateError
+from headrace.kernels.chunks import APART
+from headrace.language import is_name, is_own_text, parse_type
+from headrace.model import Column, DataType, Feed, Kind, Measure, Stream, Synopsis, streams_of
+from headrace.planning import (
+    AnswerPlan,
+    Coverage,
+    FlowPlan,
+    Kept,
+    Known,
+    Source,
+    Supply,
+    Workload,
+    cover,
+    owner,
+    share,
+    streams_read,
+)
+from headrace.policies import StreamClock, newest_end, watermark_of
+
+__all__ = [
+    "Description",
+    "adopt",
+    "complete_since",
+    "describe_workload",
+    "forgettable",
+    "plan_workload",
+    "read_description",
+]
+
+# Queries that were added to a run and have ended or failed since are remembered for `status`, so many of them.
+KEPT_OVER = 100
+
+# What `normal` of the planner makes of a key that is a floating-point number.
+_NORMAL = re.compile(r"CASE WHEN isnan\((.*)\) THEN (FLOAT|DOUBLE)\('NaN'\) ELSE \1 \+ \2\(0\) END", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Description:
+    """A workload as its checkpoint describes it: enough to answer new queries from the panes that are there."""
+
+    streams: tuple[Stream, ...]
+    kept: Mapping[str, Kept]
+    supplies: Mapping[str, Supply]
+
+
+def describe_workload(workload: Workload, streams: Sequence[Stream]) -> dict[str, Any]:
+    """Plain JSON values, the inverse of `read_description`."""
+    return {
+        "streams": {
+            s.name: {
+                "columns": [[c.name, str(c.type)] for c in s.columns],
+                "time": s.time,
+                "lateness_us": s.lateness_us,
+            }
+            for s in streams
+        },
+        "kept": {
+            id_: {
+                "feeds": [asdict(feed) for feed in kept.synopsis.feeds],
+                "keys": [str(type_) for type_ in kept.synopsis.keys],
+                "detail": None if kept.synopsis.detail is None else str(kept.synopsis.detail),
+                "keep": kept.synopsis.keep,
+                "pane_us": kept.pane_us,
+                "measures": [[m.kind, m.arguments, str(m.type)] for m in kept.measures],
+            }
+            for id_, kept in workload.kept.items()
+        },
+        "supplies": {
+            id_: {"sources": [[s.synopsis, s.keys] for s in supply.sources], "why": supply.why, "whole": supply.whole}
+            for id_, supply in workload.supplies.items()
+        },
+    }
+
+
+def read_description(value: Mapping[str, Any]) -> Description:
+    """The description in a checkpoint's workload file; CorruptStateError if names in it could be taken for SQL."""
+    for name, s in value["streams"].items():
+        columns = [column for column, _ in s["columns"]]
+        if not is_name(name) or any("`" in column for column in columns) or s["time"] not in columns:
+            raise CorruptStateError(f"the checkpoint describes a stream {name!r} that no pipeline can declare")
+    streams = tuple(
+        Stream(
+            name=name,
+            columns=tuple(Column(column, _type(type_)) for column, type_ in s["columns"]),
+            time=s["time"],
+            lateness_us=s["lateness_us"],
+        )
+        for name, s in value["streams"].items()
+    )
+    kept = {
+        id_: Kept(
+            Synopsis(
+                tuple(Feed(f["stream"], f["where"], tuple(f["keys"]), f["detail"]) for f in item["feeds"]),
+                tuple(_type(type_) for type_ in item["keys"]),
+                None if item["detail"] is None else _type(item["detail"]),
+                item["keep"],
+            ),
+            tuple(
+                Measure(kind, None if arguments is None else tuple(arguments), _type(type_))
+                for kind, arguments, type_ in item["measures"]
+            ),
+            item["pane_us"],
+        )
+        for id_, item in value["kept"].items()
+    }
+    supplies = {
+        id_: Supply(tuple(Source(s, tuple(keys)) for s, keys in item["sources"]), item["why"], item["whole"])
+        for id_, item in value["supplies"].items()
+    }
+    return Description(streams, kept, supplies)
+
+
+def _type(text: str) -> DataType:
+    return DataType(Kind.UNKNOWN) if text == Kind.UNKNOWN.value else parse_type(text)
+
+
+def plan_workload(
+    plans: Mapping[str, AnswerPlan | FlowPlan],
+    streams: Sequence[Stream],
+    before: Description | Workload | None,
+    coverage: Mapping[str, Coverage],
+) -> Workload:
+    """How the plans share synopses, given what the checkpoint keeps already; each flow keeps rows of its own."""
+    aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AnswerPlan)}
+    flows = {name: plan for name, plan in plans.items() if isinstance(plan, FlowPlan)}
+    if before is None:
+        return replace(share(aggregates, streams), flows=flows)
+    demanded = {d.synopsis.id for plan in aggregates.values() for d in plan.demands}
+    details = {f.detail for plan in aggregates.values() for d in plan.demands for f in d.synopsis.feeds}
+    known = {
+        id_: Known(kept.synopsis, coverage[id_])
+        for id_, kept in before.kept.items()
+        if id_ in coverage and (id_ in demanded or isinstance(before, Workload) or _is_own(kept, streams, details))
+    }
+    return replace(share(aggregates, streams, known, before.supplies), flows=flows)
+
+
+def _is_own(kept: Kept, streams: Sequence[Stream], details: Collection[str | None]) -> bool:
+    """Whether panes that a checkpoint describes may be kept for other queries, which runs the SQL of their description.
+
+    Only SQL that this Headrace could have written itself is run. What is not is left alone, like panes of queries that
+    are gone.
+    """
+    own = {stream.name: stream for stream in streams}
+    return all(
+        feed.stream in own
+        and feed.detail in details
+        and all(
+            _is_own_key(sql, own[feed.stream]) for sql in (*feed.keys, *(() if feed.where is None else (feed.where,)))
+        )
+        for feed in kept.synopsis.feeds
+    )
+
+
+def _is_own_key(sql: str, stream: Stream) -> bool:
+    made = _NORMAL.fullmatch(sql)
+    return is_own_text(sql if made is None else made.group(1), (stream,))
+
+
+def adopt(
+    manifest: Manifest | None,
+    workload: Workload,
+    refused: Mapping[str, QueryState],
+    note: Callable[[str], None],
+) -> Manifest:
+    """The state to go on from: queries that are known go on, new ones start now, others leave."""
+    if manifest is None:
+        states = {name: _fresh(plan, None) for name, plan in workload.queries.items()}
+        fresh = {id_: cover(None, kept, None) for id_, kept in workload.kept.items()}
+        return Manifest(-1, -1, queries={**states, **refused}, coverage=fresh)
+    seen = {id_: _seen_us(manifest, kept) for id_, kept in workload.kept.items()}
+    coverage = {id_: cover(manifest.coverage.get(id_), kept, seen[id_]) for id_, kept in workload.kept.items()}
+    queries: dict[str, QueryState] = {}
+    for name, plan in workload.queries.items():
+        known = manifest.queries.get(name)
+        if known is not None and _goes_on(manifest, plan):
+            queries[name] = replace(_with_lifetime(known, plan.query.lifetime_us), failed=None)
+            if known.failed is not None:
+                note(f"query '{name}' had failed ({known.failed}) and goes on with its state of then")
+            continue
+        if isinstance(plan, FlowPlan):
+            queries[name] = _fresh(plan, None)
+            anew = "is new" if known is None else "starts anew"
+            if known is not None and known.failed is not None:
+                anew = f"had failed ({known.failed}) and {anew}"
+            note(f"query '{name}' {anew}: its results are about rows from now on")
+            continue
+        if plan.pairs is not None:
+            # A pair dated just after what was seen may have a row from before it, which is not kept.
+            seen_us = _seen_last(manifest, streams_read(plan))
+            queries[name] = _fresh(plan, None if seen_us is None else seen_us + 1 + plan.pairs.reach_us)
+            note(
+                f"query '{name}' {'is new' if known is None else 'starts anew'}: its windows begin after what was seen"
+            )
+            continue
+        since = complete_since(workload, name, coverage)
+        new = since is not None and since == _latest(seen[id_] for id_ in workload.sources_of(name))
+        since = _begun_us(manifest, plan) if since is None else since
+        own = streams_of(plan.query.root)
+        now = watermark_of({stream: manifest.clocks.get(stream, StreamClock()) for stream in own}, own)
+        if since is not None and now is not None:
+            # Of the windows that closed before it came, the newest is answered.
+            window = plan.aggregate.window
+            since = max(since, newest_end(window, now) - window.size_us)
+        queries[name] = _fresh(plan, since)
+        answers = (
+            "its windows begin after what was seen so far" if new else "it answers at once, from panes that are there"
+        )
+        if known is not None and known.sql != plan.query.sql:
+            note(f"query '{name}' has changed and starts anew: {answers}")
+        elif known is not None and known.failed is not None:
+            note(f"query '{name}' had failed ({known.failed}) and starts anew: {answers}")
+        elif known is not None:
+            note(f"query '{name}' had ended and starts anew: {answers}")
+        else:
+            note(f"query '{name}' is new: {answers}")
+    for name in manifest.queries:
+        if name not in workload.queries and name not in refused:
+            note(f"query '{name}' is gone: what only it needed goes with the next epoch")
+    # What operators remember of a query that starts anew is about other rows.
+    plans = workload.queries
+    flows = {n: s for n, s in manifest.flows.items() if owner(n) in plans and _goes_on(manifest, plans[owner(n)])}
+    # Of one that cannot run now, a function's state waits for it.
+    flows |= {
+        n: s
+        for n, s in manifest.flows.items()
+        if n in refused and n in manifest.queries and refused[n].sql == manifest.queries[n].sql and s.outlives_failure
+    }
+    # Nor do chunks tell of rows of its earlier life.
+    going = {owner(name) for name in flows}
+    live = {*coverage, *(s.id for name, flow in workload.all_flows.items() if name in going for s in flow.all_stores)}
+    chunks = tuple(
+        chunk if chunk.level == APART else replace(chunk, ends=tuple(end for end in chunk.ends if end[0] in live))
+        for chunk in manifest.chunks
+    )
+    return replace(manifest, queries={**queries, **refused}, coverage=coverage, flows=flows, chunks=chunks)
+
+
+def forgettable(states: Mapping[str, QueryState], added: Sequence[str]) -> list[str]:
+    """Which of the queries that were `added` to a run, in this order, may go: of those that are over, all but the last.
+
+    Queries of a pipeline's own stay until they leave it: one that was forgotten would start anew.
+    """
+    over = [name for name in added if name in states and not states[name].runs]
+    return over[:-KEPT_OVER]
+
+
+def _goes_on(manifest: Manifest, plan: AnswerPlan | FlowPlan) -> bool:
+    """Whether a query is the one that was known, and what is remembered of it is about the rows it has now."""
+    name = plan.query.name
+    known, state = manifest.queries.get(name), manifest.flows.get(name)
+    if known is None or known.sql != plan.query.sql:
+        return False
+    lasts = state is not None and state.outlives_failure
+    if not known.runs and not (known.failed is not None and lasts):
+        return False
+    flow = plan.pairs if isinstance(plan, AnswerPlan) else plan
+    kept = None if flow is None else manifest.flows.get(flow.query.name)
+    if flow is None or kept is None or kept.forms == flow.forms:
+        return True
+    if lasts:
+        raise StateError(
+            f"query '{name}' keeps state about rows with other columns: its stream has changed; go back to the columns "
+            "it had, select them by name, or give the query another name to start anew"
+        )
+    return False
+
+
+def _fresh(plan: AnswerPlan | FlowPlan, since_us: int | None) -> QueryState:
+    query = plan.query
+    slide_us = plan.aggregate.window.slide_us if isinstance(plan, AnswerPlan) else 0
+    return QueryState(query.sql, since_us, slide_us=slide_us, lifetime_us=query.lifetime_us)
+
+
+def _with_lifetime(state: QueryState, lifetime_us: int | None) -> QueryState:
+    """The state of a query that goes on with a lifetime that may be another, counted from where it began."""
+    ends = None
+    if state.ends_us is not None and state.lifetime_us is not None and lifetime_us is not None:
+        ends = state.ends_us - state.lifetime_us + lifetime_us
+    return replace(state, lifetime_us=lifetime_us, ends_us=ends)
+
+
+def complete_since(workload: Workload, query: str, coverage: Mapping[str, Coverage]) -> int | None:
+    """From when on a query's windows are complete; None is from the beginning."""
+    plan = workload.plans[query]
+    times = [
+        coverage[source.synopsis].complete_since((m.column for m in demand.measures), plan.aggregate.window.pane_us)
+        for demand in plan.demands
+        for source in workload.supplies[demand.synopsis.id].sources
+    ]
+    return _latest(times)
+
+
+def _begun_us(manifest: Manifest, plan: AnswerPlan) -> int | None:
+    """The first row of a query's streams."""
+    clocks = (manifest.clocks.get(stream) for stream in streams_of(plan.query.root))
+    return min((c.first_us for c in clocks if c is not None and c.first_us is not None), default=None)
+
+
+def _seen_us(manifest: Manifest, kept: Kept) -> int | None:
+    """Just after the last row that the streams of a synopsis have brought so far."""
+    clocks = (manifest.clocks.get(feed.stream) for feed in kept.synopsis.feeds)
+    return _latest(None if clock is None or clock.last_us is None else clock.last_us + 1 for clock in clocks)
+
+
+def _seen_last(manifest: Manifest, streams: Iterable[str]) -> int | None:
+    clocks = (manifest.clocks.get(stream) for stream in streams)
+    return _latest(None if clock is None else clock.last_us for clock in clocks)
+
+
+def _latest(times: Iterable[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)

@@ -1,0 +1,99 @@
+"""What a checkpoint says about its run, without touching it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from headrace.engine.sources.rejected import RejectedRows
+from headrace.engine.spark.session import build_session
+from headrace.engine.state.checkpoint import Checkpoint, Manifest
+from headrace.engine.state.storage import is_remote, open_storage
+from headrace.engine.state.workload import Description, read_description
+from headrace.errors import CorruptStateError, SpecError
+from headrace.hiding import hide
+from headrace.model import plain
+from headrace.planning import Kept, Workload
+
+__all__ = ["describe", "describe_checkpoint"]
+
+# Decisions shown; the log keeps a few more.
+SHOWN = 5
+
+
+def describe_checkpoint(root: str) -> dict[str, Any]:
+    """Status of the checkpoint at a path or URI."""
+    storage = open_storage(root, build_session("status") if is_remote(root) else None)
+    if storage.read("headrace.json") is None and not storage.names("manifests"):
+        raise SpecError(f"{root} is not a checkpoint; give the folder named by 'checkpoint' in the pipeline file")
+    checkpoint = Checkpoint(storage)
+    checkpoint.check_version()
+    decisions: list[dict[str, Any]] = []
+    for epoch in checkpoint.decisions()[-SHOWN:]:
+        try:
+            decision = checkpoint.decision(epoch)
+        except CorruptStateError:
+            continue
+        if decision is not None:
+            decisions.append(decision.to_json())
+    manifest = checkpoint.latest()
+    workload = None if manifest is None else read_description(checkpoint.workload(manifest))
+    rejected = RejectedRows(storage).account()
+    return {**describe(storage.root, manifest, workload), "rejected": rejected, "decisions": decisions}
+
+
+def describe(root: str, manifest: Manifest | None, workload: Workload | Description | None = None) -> dict[str, Any]:
+    """Progress, ledger, queries, and with a workload its synopses, as plain values.
+
+    `epoch` counts from 0 and is -1 before the first; times are microseconds of event time; `streams` counts rows since
+    the checkpoint began, and rows_in = used + late + shed + rejected holds for each.
+    """
+    root = hide(root)
+    if manifest is None or manifest.epoch < 0:
+        return {"checkpoint": root, "epoch": -1, "streams": {}, "queries": {}, "decisions": []}
+    return {
+        "checkpoint": root,
+        "epoch": manifest.epoch,
+        "batch": manifest.batch,
+        "streams": {
+            name: {
+                "rows_in": entry.rows_in,
+                **asdict(entry),
+                "watermark_us": manifest.clocks[name].watermark_us,
+                "last_us": manifest.clocks[name].last_us,
+            }
+            for name, entry in manifest.ledger.items()
+        },
+        "queries": {
+            name: {
+                "state": "failed" if query.failed else "ended" if query.ended else "running",
+                "cause": query.failed,
+                "answers": query.answers,
+                "rows": query.rows,
+                "answered_us": query.answered_us,
+                "requested_period_us": query.slide_us,
+                "achieved_period_us": None if query.gap_us is None else round(query.gap_us),
+                "late_us": query.waiting_us,
+                "ends_us": query.ends_us,
+            }
+            for name, query in manifest.queries.items()
+        },
+        "synopses": {
+            id_: {
+                "since_us": coverage.since_us,
+                "pane_us": coverage.panes[-1][0],
+                "measures": list(coverage.columns),
+                **(_keys(workload.kept[id_]) if workload is not None and id_ in workload.kept else {}),
+            }
+            for id_, coverage in manifest.coverage.items()
+        },
+        "flows": plain(manifest.flows),
+        "state": {"chunks": len(manifest.chunks), "bytes": sum(chunk.bytes for chunk in manifest.chunks)},
+        "last_epoch": plain(manifest.observed),
+        "decisions": [],
+    }
+
+
+def _keys(kept: Kept) -> dict[str, Any]:
+    feed = kept.synopsis.feeds[0]
+    return {"streams": [f.stream for f in kept.synopsis.feeds], "keys": list(feed.keys), "where": feed.where}

@@ -1,0 +1,226 @@
+"""The kernel: partial aggregates of plain columns by pane, in Polars, inside a Spark task.
+
+Frames have the columns `p` (when the pane begins, in microseconds), `k0...` (group keys), `d` (detail, if any) and one
+or more columns per measure. `partial` makes them from rows, `merge` makes one of many; merging is associative and
+commutative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.kernels.limbs import columns_of_limbs, fits, split
+from headrace.model import ROWS, DataType, Kind, Measure, Synopsis, sum_of
+
+__all__ = [
+    "Layout",
+    "columns_of_measure",
+    "concat",
+    "keep_heaviest",
+    "layout_of",
+    "merge",
+    "partial",
+    "row_measure",
+    "storage_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a frame of a synopsis looks like, in plain values that travel to tasks.
+
+    `measures` are `(column, kind, type)` with type one of int | wide | float | decimal:<scale> | limbs:<scale> | other.
+    """
+
+    id: str
+    pane_us: int
+    keys: int
+    detail: bool
+    measures: tuple[tuple[str, str, str], ...]
+    keep: int | None
+
+    @property
+    def groups(self) -> list[str]:
+        """Names of the columns that identify a row within a pane."""
+        return [f"k{i}" for i in range(self.keys)] + (["d"] if self.detail else [])
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that hold measures."""
+        return [column for name, kind, _ in self.measures for column in columns_of_measure(name, kind)]
+
+
+def layout_of(synopsis: Synopsis, measures: Iterable[Measure], pane_us: int) -> Layout:
+    """The layout of a synopsis's frames with these measures."""
+    return Layout(
+        synopsis.id,
+        pane_us,
+        len(synopsis.keys),
+        synopsis.detail is not None,
+        tuple((m.column, m.kind, storage_of(m.type)) for m in measures),
+        synopsis.keep,
+    )
+
+
+def columns_of_measure(name: str, kind: str) -> tuple[str, ...]:
+    """The columns of one measure."""
+    if kind == "limbs":
+        return columns_of_limbs(name)
+    return (f"{name}_n", f"{name}_mean", f"{name}_m2") if kind == "moments" else (name,)
+
+
+def storage_of(type_: DataType) -> str:
+    """How a sum is kept: exact and without overflow for integers and decimals."""
+    match type_.kind:
+        case Kind.TINYINT | Kind.SMALLINT | Kind.INT:
+            return "int"
+        case Kind.BIGINT:
+            return "wide"
+        case Kind.FLOAT | Kind.DOUBLE:
+            return "float"
+        case Kind.DECIMAL:
+            return f"{'limbs' if sum_of(type_) == 'limbs' else 'decimal'}:{type_.scale}"
+        case _:
+            return "other"
+
+
+def _wide(column: pl.Expr, storage: str) -> pl.Expr:
+    """A value as sums of it are kept."""
+    match storage:
+        case "int":
+            return column.cast(pl.Int64)
+        case "float":
+            return column.cast(pl.Float64)
+        case "wide":
+            return column.cast(pl.Decimal(38, 0))
+        case _:
+            return column.cast(pl.Decimal(38, int(storage.partition(":")[2])))
+
+
+def _sum(column: pl.Expr, storage: str) -> pl.Expr:
+    # SQL: the sum of no value is NULL, where Polars says zero.
+    return pl.when(column.count() > 0).then(_wide(column, storage).sum())
+
+
+def row_measure(name: str, kind: str, storage: str, argument: str) -> list[pl.Expr]:
+    """The columns of a measure over each row by itself."""
+    column = pl.col(argument)
+    match kind:
+        case "count":
+            return [column.is_not_null().cast(pl.Int64).alias(name)]
+        case "sum":
+            return [_wide(column, storage).alias(name)]
+        case "limbs":
+            return split(column, name)
+        case "min" | "max":
+            return [column.alias(name)]
+        case "moments":
+            known, x = column.is_not_null().cast(pl.Int64), column.cast(pl.Float64)
+            return [known.alias(f"{name}_n"), x.alias(f"{name}_mean"), (x * 0.0).abs().alias(f"{name}_m2")]
+        case other:
+            raise ValueError(f"unknown measure kind '{other}'")
+
+
+def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None], carry: Sequence[str]) -> pl.DataFrame:
+    """Partial aggregates of rows that have `p`, the group columns, and for each measure its argument's column.
+
+    Columns in `carry` are functions of the group keys and are kept along.
+    """
+    aggregates: list[pl.Expr] = [pl.col(name).first() for name in carry]
+    before: list[pl.Expr] = []
+    after: list[pl.Expr] = []
+    for (name, kind, storage), argument in zip(layout.measures, arguments, strict=True):
+        if argument is None:
+            aggregates.append(pl.len().cast(pl.Int64).alias(name))
+            continue
+        column = pl.col(argument)
+        match kind:
+            case "count":
+                aggregates.append(column.count().cast(pl.Int64).alias(name))
+            case "sum":
+                aggregates.append(_sum(column, storage).alias(name))
+            case "limbs":
+                # Split rows cost several times as much; few epochs have values that need it.
+                if fits(rows[argument]):
+                    aggregates.append(_sum(column, storage).alias(name))
+                    after += split(pl.col(name), name)
+                else:
+                    before += split(column, name)
+                    aggregates += [_sum(pl.col(limb), "wide").alias(limb) for limb in columns_of_limbs(name)]
+            case "min":
+                aggregates.append(column.min().alias(name))
+            case "max":
+                aggregates.append((column.nan_max() if storage == "float" else column.max()).alias(name))
+            case "moments":
+                x = column.cast(pl.Float64)
+                aggregates += [
+                    x.count().cast(pl.Int64).alias(f"{name}_n"),
+                    x.mean().alias(f"{name}_mean"),
+                    (x.var(ddof=0) * x.count()).alias(f"{name}_m2"),
+                ]
+            case other:
+                raise ValueError(f"unknown measure kind '{other}'")
+    made = (rows.with_columns(before) if before else rows).group_by(["p", *layout.groups]).agg(aggregates)
+    # In the order of the layout: frames of one synopsis are put side by side.
+    return made.with_columns(after).select("p", *layout.groups, *carry, *layout.columns) if after else made
+
+
+def concat(frames: Sequence[pl.DataFrame], layout: Layout, carry: Sequence[str] = ()) -> pl.DataFrame:
+    """All rows of frames that may lack a measure, kept since later than they were made, or have one nobody needs."""
+    columns = ["p", *layout.groups, *carry, *layout.columns]
+    if all(frame.columns == columns for frame in frames):
+        return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical")
+    return pl.concat([frame.select(c for c in columns if c in frame.columns) for frame in frames], how="diagonal")
+
+
+def merge(frames: Sequence[pl.DataFrame], layout: Layout, by: Sequence[str], carry: Sequence[str] = ()) -> pl.DataFrame:
+    """Frames merged into one row per value of the columns in `by`; a measure that all of them lack stays away."""
+    rows = concat(frames, layout, carry)
+    aggregates: list[pl.Expr] = [pl.col(name).first() for name in carry]
+    for name, kind, storage in layout.measures:
+        if columns_of_measure(name, kind)[0] not in rows.columns:
+            continue
+        column = pl.col(name)
+        match kind:
+            case "rows" | "count":
+                aggregates.append(column.sum())
+            case "sum":
+                aggregates.append(pl.when(column.count() > 0).then(column.sum()).alias(name))
+            case "limbs":
+                limbs = map(pl.col, columns_of_limbs(name))
+                aggregates += [pl.when(limb.count() > 0).then(limb.sum()) for limb in limbs]
+            case "min":
+                aggregates.append(column.min())
+            case "max":
+                aggregates.append(column.nan_max() if storage == "float" else column.max())
+            case "moments":
+                n, mean, m2 = pl.col(f"{name}_n"), pl.col(f"{name}_mean"), pl.col(f"{name}_m2")
+                # Chan, Golub, LeVeque 1979: stable where sums of squares are not.
+                center = pl.when(n.sum() > 0).then((n * mean).sum() / n.sum())
+                aggregates += [
+                    n.sum().alias(f"{name}_n"),
+                    center.alias(f"{name}_mean"),
+                    (m2.sum() + (n * (mean - center) ** 2).sum()).alias(f"{name}_m2"),
+                ]
+    if not by:
+        return rows.select(aggregates)
+    return rows.group_by(list(by)).agg(aggregates)
+
+
+def keep_heaviest(frame: pl.DataFrame, layout: Layout, by: Sequence[str]) -> pl.DataFrame:
+    """At most `keep` details per group: the summary of Misra and Gries, off by at most rows / (keep + 1) per count."""
+    if layout.keep is None:
+        return frame
+    keep = layout.keep
+    over = (
+        frame.group_by(list(by), maintain_order=True)
+        .agg(pl.col(ROWS).sort(descending=True).slice(keep, 1).first().alias("_cut"))
+        .filter(pl.col("_cut").is_not_null())
+    )
+    if over.is_empty():
+        return frame
+    cut = frame.join(over, on=list(by), how="left", nulls_equal=True) if by else frame.join(over, how="cross")
+    return cut.with_columns(pl.col(ROWS) - pl.col("_cut").fill_null(0)).filter(pl.col(ROWS) > 0).drop("_cut")

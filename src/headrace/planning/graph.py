@@ -1,0 +1,197 @@
+"""A workload as one graph: every query's nodes, shared where their content is the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+
+from headrace.model import Edge, Feed, Graph, Join, Node, Query, SinkSpec, Stream
+from headrace.planning.flow import FlowPlan, RowFeed
+from headrace.planning.join import JoinPlan
+from headrace.planning.row_window import RowsPlan, StepPlan
+from headrace.planning.sharing import Kept, Workload, streams_read
+from headrace.planning.synopsis import AnswerPlan
+from headrace.units import format_duration
+
+__all__ = ["build_graph", "flow_id"]
+
+# Letters of a description: as many as a reader takes in at once.
+MOST_SHOWN = 80
+
+
+def build_graph(workload: Workload, streams: Sequence[Stream]) -> Graph:
+    """The graph of a workload over these streams; streams that nobody reads have no node."""
+    draft = _Draft()
+    known = {stream.name for stream in streams}
+    for name, plan in workload.queries.items():
+        for stream in streams_read(plan):
+            if stream in known:
+                draft.node(_source(stream), "source", f"stream {stream}", name)
+        if isinstance(plan, AnswerPlan):
+            _add_answer(draft, workload, name, plan)
+        else:
+            draft.edge(_add_flow(draft, name, plan), draft.sink(plan.query), "rows")
+    return draft.graph()
+
+
+class _Draft:
+    """A graph that is being put together; a node that is there already gets one owner more."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, tuple[str, str, dict[str, None]]] = {}
+        self._edges: dict[str, Edge] = {}
+
+    def node(self, id_: str, kind: str, what: str, owner: str) -> str:
+        self._nodes.setdefault(id_, (kind, what, {}))[2][owner] = None
+        return id_
+
+    def edge(self, source: str, target: str, carries: str, **rest: object) -> None:
+        edge = Edge(source, target, carries, **rest)  # type: ignore[arg-type]
+        self._edges.setdefault(edge.id, edge)
+
+    def sink(self, query: Query) -> str:
+        where = f" {query.sink.path}" if query.sink.path else ""
+        return self.node(_sink(query.name, query.sink), "sink", f"{query.sink.format}{where}", query.name)
+
+    def graph(self) -> Graph:
+        nodes = tuple(Node(id_, kind, what, tuple(owners)) for id_, (kind, what, owners) in self._nodes.items())
+        return Graph(nodes, tuple(self._edges.values()))
+
+
+def _add_answer(draft: _Draft, workload: Workload, name: str, plan: AnswerPlan) -> None:
+    derived = {} if plan.pairs is None or plan.pairs.feeds is None else {plan.pairs.feeds.name: plan.pairs}
+    for id_ in workload.sources_of(name):
+        kept = workload.kept[id_]
+        node = draft.node(_synopsis(kept, derived), "synopsis", _described(kept), name)
+        for number, feed in enumerate(kept.synopsis.feeds):
+            below = _add_flow(draft, name, derived[feed.stream]) if feed.stream in derived else _source(feed.stream)
+            draft.edge(below, node, "rows", where=feed.where, columns=_columns(kept, number, feed), keys=feed.keys,
+                       role=_role(kept.synopsis.feeds, number))  # fmt: skip
+    window, keys = plan.aggregate.window, ", ".join(plan.demands[0].synopsis.feeds[0].keys)
+    what = f"{window} by {keys}" if keys else str(window)
+    sources = [_synopsis(workload.kept[id_], derived) for id_ in workload.sources_of(name)]
+    supplied = [[s.synopsis, s.keys] for d in plan.demands for s in workload.supplies[d.synopsis.id].sources]
+    wanted = [[str(s.aggregate), s.columns, s.parameters] for s in plan.sources]
+    content = [sources, [keys for _, keys in supplied], repr(window), wanted, repr(plan.query.finish)]
+    answer = draft.node(f"answer-{_digest(content)}", "answer", what, name)
+    for source in sources:
+        draft.edge(source, answer, "panes")
+    draft.edge(answer, draft.sink(plan.query), "rows")
+
+
+def _add_flow(draft: _Draft, owner: str, plan: FlowPlan) -> str:
+    """The node of a join, a row window or a function, with what is below it; its id."""
+    node = draft.node(flow_id(plan), _kind(plan), _says(plan), owner)
+    below = {join.feeds.name: join for join in _below(plan) if join.feeds is not None}
+    for store in plan.stores:
+        for number, feed in enumerate(store.feeds):
+            source = _add_flow(draft, owner, below[feed.stream]) if feed.stream in below else _source(feed.stream)
+            role = store.role + (_role(store.feeds, number) and f"-{_role(store.feeds, number)}")
+            draft.edge(source, node, "rows", where=feed.where, columns=feed.columns, keys=feed.keys, role=role)
+    return node
+
+
+def _below(plan: FlowPlan) -> Iterable[JoinPlan]:
+    return plan.below.values() if isinstance(plan, JoinPlan) else ()
+
+
+def _role(feeds: Sequence[Feed | RowFeed], number: int) -> str:
+    """Tells apart the feeds of a union that come from one stream."""
+    alike = [i for i, feed in enumerate(feeds) if feed.stream == feeds[number].stream]
+    return str(alike.index(number)) if len(alike) > 1 else ""
+
+
+def _columns(kept: Kept, number: int, feed: Feed) -> tuple[str, ...]:
+    """What a synopsis reads of a row besides its time: keys, detail and arguments, each once."""
+    arguments = (m.arguments[number] for m in kept.measures if m.arguments is not None)
+    detail = () if feed.detail is None else (feed.detail,)
+    return tuple(dict.fromkeys((*feed.keys, *detail, *arguments)))
+
+
+def _described(kept: Kept) -> str:
+    feed = kept.synopsis.feeds[0]
+    keys = f" by {', '.join(feed.keys)}" if feed.keys else ""
+    text = f"panes of {format_duration(kept.pane_us)}{keys}" + (f", {feed.detail}" if feed.detail else "")
+    # How a sketch is kept is an expression of many lines.
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _kind(plan: FlowPlan) -> str:
+    return "join" if isinstance(plan, JoinPlan) else "rows" if isinstance(plan, RowsPlan) else "function"
+
+
+def _says(plan: FlowPlan) -> str:
+    match plan:
+        case JoinPlan():
+            join = plan.join
+            return f"{join.how} join of {join.left.alias} {join.left.window} and {join.right.alias} {join.right.window}"
+        case RowsPlan():
+            return f"the last {plan.root.window.rows} rows by {', '.join(plan.stores[0].feeds[0].keys)}"
+        case StepPlan():
+            return f"{plan.root.step.function} by {', '.join(plan.stores[0].feeds[0].keys)}"
+        case _:
+            raise TypeError(type(plan).__name__)
+
+
+# Names made of content -----------------------------------------------------------------------------------------------
+
+
+def _source(stream: str) -> str:
+    return f"source-{stream}"
+
+
+def _synopsis(kept: Kept, derived: dict[str, JoinPlan]) -> str:
+    """A synopsis over a stream that a join makes is named by the join, not by the query that the stream is named by."""
+    if not derived:
+        return f"synopsis-{kept.synopsis.id}"
+    feeds = [
+        [
+            flow_id(derived[f.stream]) if f.stream in derived else f.stream,
+            *(_bare(x, derived) for x in (f.where, f.detail)),
+        ]
+        for f in kept.synopsis.feeds
+    ]
+    keys = [_bare(key, derived) for f in kept.synopsis.feeds for key in f.keys]
+    return f"synopsis-{_digest([feeds, keys, [str(key) for key in kept.synopsis.keys], kept.synopsis.keep])}"
+
+
+def flow_id(plan: FlowPlan) -> str:
+    """The name of a join, a row window or a function, made of its content."""
+    below = {join.feeds.name: join for join in _below(plan) if join.feeds is not None}
+    feeds = [
+        [store.role, flow_id(below[feed.stream]) if feed.stream in below else feed.stream, _bare(feed.where, below),
+         [_bare(column, below) for column in feed.columns], [_bare(key, below) for key in feed.keys]]
+        for store in plan.stores
+        for feed in store.feeds
+    ]  # fmt: skip
+    return f"{_kind(plan)}-{_digest([feeds, _rest(plan)])}"
+
+
+def _rest(plan: FlowPlan) -> list[object]:
+    """What a flow does with the rows of its stores; what is made of its results above it is no part of that."""
+    root = plan.query.root
+    if isinstance(root, Join):
+        where = None if root.where is None else root.where.sql
+        columns = [[column.name, column.sql] for column in root.columns]
+        return [root.how, root.on.sql, where, repr(root.left.window), repr(root.right.window), columns]
+    if isinstance(plan, RowsPlan):
+        return [plan.root.window.rows, [[repr(a), column] for a, column, _ in plan.arguments], repr(plan.query.finish)]
+    assert isinstance(plan, StepPlan)
+    return [repr(plan.root.step), plan.columns]
+
+
+def _bare(sql: str | None, derived: dict[str, JoinPlan]) -> str | None:
+    """SQL with the names of streams that joins make taken out: those are made of queries' names."""
+    for name in derived if sql is not None else ():
+        sql = (sql or "").replace(f"{name}.", "pairs.")
+    return sql
+
+
+def _sink(query: str, sink: SinkSpec) -> str:
+    """Two queries never write to one place, so that a place names its sink; without one the query does."""
+    return f"sink-{_digest([sink.format, sink.path or query, sink.options])}"
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:12]

@@ -1,0 +1,76 @@
+"""Where the operators of a pipeline would run, and what the baseline and the optimum would cost beside that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.model import Pipeline
+from headrace.planning.drawing import flow_table, format_ms
+from headrace.planning.placing import placement_problem
+from headrace.planning.rates import KnownRates
+from headrace.planning.sharing import Workload
+from headrace.policies.placement import Infeasible, Placement, Problem
+from headrace.policies.placement.strategies import STRATEGIES
+from headrace.units import format_bytes
+
+__all__ = ["Placed", "place"]
+
+# What a placement is compared with.
+COMPARED = ("warehouse", "optimal")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A pipeline's placement problem, what its strategy made of it, and what others would have."""
+
+    problem: Problem
+    strategy: str
+    found: Placement | Infeasible
+    others: dict[str, Placement | Infeasible]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        if isinstance(self.found, Infeasible):
+            return {"strategy": self.strategy, "feasible": False, "why": self.found.reason,
+                    "best_latency_ms": self.found.best_latency_ms}  # fmt: skip
+        links = self.problem.links_of(self.found.sites)
+        return {
+            "strategy": self.strategy,
+            "feasible": True,
+            "why": self.found.reason,
+            "sites": dict(self.found.sites),
+            "flows": [[f.source, f.target, f.bytes_per_s] for f in self.problem.flows],
+            "links": [{"from": a, "to": b, "bytes_per_s": rate} for (a, b), rate in sorted(links.items())],
+            "cost": self.found.cost,
+            "latency_ms": self.found.latency_ms,
+            "compared": {
+                name: {"cost": each.cost, "latency_ms": each.latency_ms}
+                for name, each in self.others.items()
+                if isinstance(each, Placement)
+            },
+        }
+
+    def text(self) -> str:
+        """The same for people: a table of flows, bytes by link, and how it compares."""
+        head = f"placement ({self.strategy})"
+        if isinstance(self.found, Infeasible):
+            return f"{head}\n  impossible: {self.found.reason}"
+        lines = [head, *(f"  {line}" for line in flow_table(self.problem, self.found).splitlines())]
+        for (a, b), rate in sorted(self.problem.links_of(self.found.sites).items()):
+            distance = format_ms(self.problem.network.distance_ms(a, b))
+            lines.append(f"  link {a} to {b}: {format_bytes(rate)}/s, {distance}")
+        for name, each in self.others.items():
+            if isinstance(each, Infeasible):
+                lines.append(f"  {name}: impossible: {each.reason}")
+                continue
+            share = f", {self.found.cost / each.cost:.3g} of it here" if each.cost else ""
+            lines.append(f"  {name}: cost {each.cost:.6g}, longest path {format_ms(each.latency_ms)}{share}")
+        return "\n".join(lines)
+
+
+def place(pipeline: Pipeline, workload: Workload, known: KnownRates | None = None) -> Placed:
+    """The placement of a pipeline that has sites, by its strategy."""
+    problem, strategy = placement_problem(pipeline, workload, known), pipeline.placement.strategy
+    others = {name: STRATEGIES[name](problem) for name in COMPARED if name != strategy}
+    return Placed(problem, strategy, STRATEGIES[strategy](problem), others)

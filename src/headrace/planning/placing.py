@@ -1,0 +1,227 @@
+"""What placement is asked: the graph of a pipeline with several sites, its streams at their birthplaces.
+
+    packets@paris ──▶ filter ──▶ partial ──▶ merge ──▶ answer ──▶ answers of q, at the proxy
+    packets@rome  ──▶ filter ──▶ partial ──▶   ┘
+
+Filters drop rows and columns that nobody above reads. A partial aggregate makes panes of the rows of one birthplace;
+panes merge in any order. Where panes would be no fewer bytes than the rows they are made of (percentiles over very
+many values), there is no partial aggregate, and rows travel instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.model import Column, DataType, Kind, Pipeline, columns_of
+from headrace.planning.flow import FlowPlan, RowFeed
+from headrace.planning.graph import flow_id
+from headrace.planning.join import JoinPlan
+from headrace.planning.rates import GUESSED_VALUES, Flowing, KnownRates, row_bytes, selectivity, stream_flow, width_of
+from headrace.planning.sharing import Kept, Workload
+from headrace.planning.synopsis import AnswerPlan
+from headrace.policies.placement import Flow, Part, Problem
+from headrace.units import SECOND_US
+
+__all__ = ["placement_problem"]
+
+_TIME = Column("p", DataType(Kind.TIMESTAMP))
+
+
+def placement_problem(pipeline: Pipeline, workload: Workload, known: KnownRates | None = None) -> Problem:
+    """The problem of placing a workload at the pipeline's sites; ValueError if it has no sites."""
+    if pipeline.network is None:
+        raise ValueError(f"pipeline '{pipeline.name}' has no sites; declare them under sites:")
+    draft = _Draft(pipeline, known or KnownRates())
+    for name, plan in workload.queries.items():
+        if isinstance(plan, AnswerPlan):
+            draft.add_answer(name, plan, workload)
+        else:
+            made = draft.add_flow(plan)
+            draft.deliver(name, f"{_word(plan)} {draft.named(plan)}", made)
+    return draft.problem()
+
+
+@dataclass
+class _Draft:
+    """A problem that is being put together; parts that are there already are shared."""
+
+    pipeline: Pipeline
+    known: KnownRates
+    parts: dict[str, Part] = field(default_factory=dict)
+    flows: dict[tuple[str, str], float] = field(default_factory=dict)
+    loads: dict[str, float] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    makes: dict[str, Flowing] = field(default_factory=dict)
+
+    def problem(self) -> Problem:
+        assert self.pipeline.network is not None
+        bound = self.pipeline.placement.max_latency_us
+        capacity = {s.name: s.capacity_bytes_per_s for s in self.pipeline.sites if s.capacity_bytes_per_s is not None}
+        parts = (Part(p.name, p.home, 0.0 if p.home else self.loads.get(p.name, 0.0)) for p in self.parts.values())
+        flows = tuple(Flow(source, target, rate) for (source, target), rate in self.flows.items())
+        return Problem(tuple(parts), flows, self.pipeline.network, None if bound is None else bound / 1000, capacity)
+
+    def part(self, name: str, home: str | None = None) -> str:
+        self.parts.setdefault(name, Part(name, home))
+        return name
+
+    def send(self, source: str, target: str, flowing: Flowing) -> None:
+        if (source, target) not in self.flows:
+            self.flows[source, target] = flowing.bytes_per_s
+            self.loads[target] = self.loads.get(target, 0.0) + flowing.bytes_per_s
+
+    def named(self, plan: FlowPlan) -> str:
+        """A short name of a flow for people; queries that have the same flow have the same name."""
+        return self.names.setdefault(flow_id(plan), plan.query.name.replace("/", " "))
+
+    def deliver(self, query: str, source: str, flowing: Flowing) -> None:
+        proxy = next(site.name for site in self.pipeline.sites if site.proxy)
+        self.send(source, self.part(f"answers of {query}", proxy), flowing)
+
+    # rows ------------------------------------------------------------------------------------------------------------
+
+    def filtered(self, feed: RowFeed, width: float) -> list[tuple[str, Flowing]]:
+        """The filter of a feed at each birthplace of its stream, and what it lets through."""
+        stream = self.pipeline.stream(feed.stream)
+        places = self.pipeline.birthplaces(feed.stream)
+        found = []
+        for site in places:
+            raw = stream_flow(stream, self.known, len(places))
+            source = self.part(f"{stream.name}@{site}", site)
+            passed = Flowing(raw.rows_per_s * selectivity(feed.where), min(width, raw.row_bytes))
+            node = self.part(f"{stream.name}@{site} {_shown(feed)}")
+            self.send(source, node, raw)
+            found.append((node, passed))
+        return found
+
+    def add_flow(self, plan: FlowPlan) -> Flowing:
+        """A join, a row window or a function with all that is below it; what it makes."""
+        node = f"{_word(plan)} {self.named(plan)}"
+        if node in self.makes:
+            return self.makes[node]
+        self.part(node)
+        joins = plan.below.values() if isinstance(plan, JoinPlan) else ()
+        below = {join.feeds.name: join for join in joins if join.feeds is not None}
+        read: dict[str, float] = {}
+        for store in plan.stores:
+            width = row_bytes((*store.columns, _TIME))
+            for feed in store.feeds:
+                if feed.stream in below:
+                    inner = below[feed.stream]
+                    made = self.add_flow(inner)
+                    self.send(f"{_word(inner)} {self.named(inner)}", node, made)
+                    read[store.role] = read.get(store.role, 0.0) + made.rows_per_s
+                    continue
+                for source, flowing in self.filtered(feed, width):
+                    self.send(source, node, flowing)
+                    read[store.role] = read.get(store.role, 0.0) + flowing.rows_per_s
+        self.makes[node] = Flowing(self._made(plan, read), row_bytes((*columns_of(plan.query.root), _TIME)))
+        return self.makes[node]
+
+    def _made(self, plan: FlowPlan, read: Mapping[str, float]) -> float:
+        """Rows per second that a flow makes: of a join, each row meets those of its window with the same key."""
+        if not isinstance(plan, JoinPlan):
+            return sum(read.values())
+        join, rates = plan.join, [read.get(store.role, 0.0) for store in plan.stores]
+        span_s = (join.left.window.size_us + join.right.window.size_us) / SECOND_US
+        matches = 1 / GUESSED_VALUES if plan.equal else selectivity(join.on.sql)
+        pairs = rates[0] * rates[1] * span_s * matches
+        return max(pairs, *(rates[i] for i, store in enumerate(plan.stores) if plan.keeps(store.role)), 0.0)
+
+    # panes -----------------------------------------------------------------------------------------------------------
+
+    def add_answer(self, name: str, plan: AnswerPlan, workload: Workload) -> None:
+        answer = self.part(f"answer {name}")
+        groups = 0.0
+        for id_ in workload.sources_of(name):
+            panes = self._merged(id_, workload.kept[id_], plan)
+            self.send(f"merge {id_}", answer, panes)
+            groups = groups or panes.rows_per_s * workload.kept[id_].pane_us / SECOND_US
+        window, limit = plan.aggregate.window, plan.query.finish.limit
+        rows = min(max(groups, 1.0), limit if limit is not None else groups or 1.0)
+        width = sum(width_of(output.type) for output in plan.query.finish.outputs) + 2 * width_of(_TIME.type)
+        self.deliver(name, answer, Flowing(rows * SECOND_US / window.slide_us, width))
+
+    def _merged(self, id_: str, kept: Kept, plan: AnswerPlan) -> Flowing:
+        """A synopsis: partial aggregates where they save bytes, and their merge; the panes that come of it."""
+        merge = f"merge {id_}"
+        if merge in self.makes:
+            return self.makes[merge]
+        self.part(merge)
+        pane = _pane_bytes(kept)
+        total = 0.0
+        read = 0.0
+        for source, flowing, share in self._rows_of(kept, plan):
+            born = flowing.rows_per_s / share if share else 0.0
+            made = Flowing(self._pane_rows(id_, kept, flowing.rows_per_s, born), pane)
+            total += flowing.rows_per_s
+            read += born
+            if made.bytes_per_s < flowing.bytes_per_s:
+                partial = f"partial {id_} of {source.partition(' [')[0]}"
+                # A union may read one stream twice, by different filters.
+                partial = self.part(partial if (partial, merge) not in self.flows else f"{partial}, again")
+                self.send(source, partial, flowing)
+                self.send(partial, merge, made)
+            else:
+                self.send(source, merge, flowing)
+        self.makes[merge] = Flowing(self._pane_rows(id_, kept, total, read), pane)
+        return self.makes[merge]
+
+    def _rows_of(self, kept: Kept, plan: AnswerPlan) -> list[tuple[str, Flowing, float]]:
+        """What feeds a synopsis, what comes of it, and which share of the rows before the filter that is."""
+        found: list[tuple[str, Flowing, float]] = []
+        for number, feed in enumerate(kept.synopsis.feeds):
+            share = selectivity(feed.where)
+            if plan.pairs is not None and plan.pairs.feeds is not None and feed.stream == plan.pairs.feeds.name:
+                made = self.add_flow(plan.pairs)
+                found.append((f"{_word(plan.pairs)} {self.named(plan.pairs)}", made.passed(share), share))
+                continue
+            arguments = [m.arguments[number] for m in kept.measures if m.arguments is not None]
+            detail = [] if feed.detail is None else [feed.detail]
+            columns = tuple(dict.fromkeys((*feed.keys, *detail, *arguments)))
+            # Expressions are evaluated before rows are sent: each is a column of about a number's width.
+            width = sum(width_of(key) for key in kept.synopsis.keys) + 8.0 * (len(columns) - len(feed.keys) + 1)
+            rows = self.filtered(RowFeed(feed.stream, feed.where, columns), width)
+            found += [(source, flowing, share) for source, flowing in rows]
+        return found
+
+    def _pane_rows(self, id_: str, kept: Kept, passed: float, born: float) -> float:
+        """Pane rows per second, where so many rows are born and so many pass the filter.
+
+        As measured, else one for each group that a pane is guessed to have.
+        """
+        if id_ in self.known.panes:
+            return born * self.known.panes[id_]
+        pane_s, detail = kept.pane_us / SECOND_US, kept.synopsis.detail
+        # Measurements seldom repeat: of numbers with a fraction every row is guessed to have another.
+        if detail is not None and (detail.is_float or detail.kind is Kind.DECIMAL):
+            return passed
+        keys = len(kept.synopsis.keys) + (detail is not None)
+        groups = GUESSED_VALUES**keys if keys else 1.0
+        # Of g groups, r rows that fall on them by chance hit g (1 - (1 - 1/g)^r).
+        rows = passed * pane_s
+        hit = groups * (1 - (1 - 1 / groups) ** rows) if groups > 1 else 1.0
+        return min(rows, hit) / pane_s
+
+
+def _pane_bytes(kept: Kept) -> float:
+    detail = 0.0 if kept.synopsis.detail is None else width_of(kept.synopsis.detail)
+    # A sum has 16 bytes, moments have three numbers; other measures are about a number each.
+    measures = sum({"sum": 16.0, "limbs": 32.0, "moments": 24.0}.get(m.kind, 8.0) for m in kept.measures)
+    return 8.0 + sum(width_of(key) for key in kept.synopsis.keys) + detail + measures
+
+
+def _shown(feed: RowFeed) -> str:
+    """Which columns of which rows a filter lets through, without the name of their stream.
+
+    >>> _shown(RowFeed("p", "p.amount > 5", ("p.key", "p.amount")))
+    '[key, amount] where amount > 5'
+    """
+    columns = ", ".join(feed.columns) or "time"
+    text = f"[{columns}]" + (f" where {feed.where}" if feed.where else "")
+    return text.replace(f"{feed.stream}.", "")
+
+
+def _word(plan: FlowPlan) -> str:
+    return "join" if isinstance(plan, JoinPlan) else "rows"

@@ -1,0 +1,1 @@
+"""How one join is spread over hosts."""

@@ -1,0 +1,1 @@
+"""Which mini-partitions move, wait, are on disk or shared (Flux)."""

@@ -1,0 +1,51 @@
+"""The best latency there could be."""
+
+from __future__ import annotations
+
+from headrace.policies.placement.arrays import Arrays
+from headrace.policies.placement.forest import forest_of, is_forest
+from headrace.policies.placement.fronts import least_bound
+from headrace.policies.placement.integer import Verdict, least_latency, size_of
+
+__all__ = ["SMALL", "best_latency"]
+
+# Pairs of sites up to which an integer program takes seconds; twice as many, with bounds and capacities, take minutes.
+SMALL = 20_000
+
+
+def best_latency(arrays: Arrays) -> float | None:
+    """The least longest path of all placements, in milliseconds; None if none fits into the capacities.
+
+    Exact for forests and for small problems; for large ones that are neither it is the least found, and capacities are
+    left out of account.
+    """
+    choices = arrays.everywhere()
+    if arrays.is_roomy and is_forest(arrays, choices):
+        return _of_forest(arrays)
+    if size_of(arrays, choices) <= SMALL:
+        outcome = least_latency(arrays, choices)
+        if outcome.verdict is Verdict.NONE:
+            return None
+        if outcome.at is not None:
+            return arrays.latency(outcome.at)
+    return min(arrays.latency(at) for at in _at_one_site(arrays))
+
+
+def _of_forest(arrays: Arrays) -> float:
+    """The longest of paths through settled parts alone, which nothing can change, and of the quickest of all others."""
+    forest = forest_of(arrays, arrays.everywhere())
+    moving = set(forest.nodes)
+    at = forest.sites({})
+    arrival = [0.0] * len(at)
+    for part in arrays.order:
+        if part not in moving:
+            for source, _ in arrays.inputs[part]:
+                if source not in moving:
+                    arrival[part] = max(arrival[part], arrival[source] + float(arrays.delay[at[source], at[part]]))
+    return max([least_bound(forest), *arrival])
+
+
+def _at_one_site(arrays: Arrays) -> list[list[int]]:
+    return [
+        [site if home is None else home for home in arrays.home] for site in sorted({arrays.home[end] or 0 for end in arrays.ends})
+    ]

@@ -1,0 +1,1 @@
+"""When answers run: groups, periods, due windows, executions, and what they cost."""
