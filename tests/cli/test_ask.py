@@ -170,3 +170,27 @@ def test_chunks_that_were_merged_away_meanwhile_are_looked_up_again(
         duck(rows, state, 40, "SELECT count(*) FROM r"),
     )
     assert len(reads) == 4 + 1
+
+
+def test_explain_takes_rates_from_what_a_run_has_measured(
+    asked: tuple[str, pa.Table], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state, rows = asked
+    (tmp_path / "p.yml").write_text(
+        PIPELINE + "sites: {far: {streams: [r]}, hub: {proxy: true}}\nnetwork: {latency_ms: {far-hub: 10}}\n"
+    )
+    told = []
+    for more in ([], ["--from", state]):
+        capsys.readouterr()
+        assert _run(["explain", str(tmp_path / "p.yml"), "--json", *more], False) == 0
+        told.append(json.loads(capsys.readouterr().out)["placement"])
+    born = [next(rate for source, _, rate in each["flows"] if source == "r@far") for each in told]
+    stream = describe_checkpoint(state)["streams"]["r"]
+    span_s = (stream["last_us"] - rows["ts"].cast(pa.int64()).to_numpy().min()) / 1e6
+    assert born[1] / born[0] == pytest.approx(stream["rows_in"] / span_s / 1000, rel=0.01), "1000 rows/s are guessed"
+
+
+def test_a_checkpoint_without_an_epoch_has_no_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.yml").write_text(PIPELINE)
+    assert _run(["explain", str(tmp_path / "p.yml"), "--from", str(tmp_path / "none")], False) == 2
+    assert "has no epoch to take rates from" in capsys.readouterr().err

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from headrace.errors import SpecError
 from headrace.language import bind_query
-from headrace.language.grammar import ACCEPTED, DIALECT, check_tree
-from headrace.language.reading import read_query
-from headrace.language.report import Fault, Report
+from headrace.language.sql.grammar import ACCEPTED, DIALECT, check_tree
+from headrace.language.sql.reading import read_query
+from headrace.language.sql.report import Fault, Report
 from headrace.model import Stream
 
 W = "FROM packets [WINDOW 1 min]"

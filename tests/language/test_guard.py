@@ -8,8 +8,8 @@ import pytest
 
 from headrace.errors import SpecError
 from headrace.language import bind_query
-from headrace.language.clock_texts import is_clock_text
-from headrace.language.patterns import like_trouble, regex_trouble
+from headrace.language.sql.clock_texts import is_clock_text
+from headrace.language.sql.patterns import like_trouble, regex_trouble
 from headrace.model import Stream
 
 ACCEPTED = (

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import SpecError
 from headrace.language import include_patterns, load_pipeline
-from headrace.language import queries_section as section
+from headrace.language.pipeline import queries_section as section
 
 GOOD = """\
 streams:

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import SpecError
-from headrace.language.gml import GmlError, parse_gml
-from headrace.language.network_files import MOST_PLACES, NetworkFile, great_circle_ms, shortest_paths
-from headrace.language.round_trips import load_round_trips, read_round_trips
-from headrace.language.topologies import load_topology, read_topology
-from headrace.language.yaml_nodes import Document
+from headrace.language.pipeline.gml import GmlError, parse_gml
+from headrace.language.pipeline.network_files import MOST_PLACES, NetworkFile, great_circle_ms, shortest_paths
+from headrace.language.pipeline.round_trips import load_round_trips, read_round_trips
+from headrace.language.pipeline.topologies import load_topology, read_topology
+from headrace.language.pipeline.yaml_nodes import Document
 
 
 def trips(text: str) -> NetworkFile:

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import SpecError
 from headrace.language import bind_query, load_pipeline, parse_schema
-from headrace.language.places import clashes, place_of_path
+from headrace.language.pipeline.places import clashes, place_of_path
 from headrace.model import Query, SinkSpec, Source, Stream
 
 SCHEMA = parse_schema("ts TIMESTAMP, k STRING")

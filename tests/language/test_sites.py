@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import SpecError
 from headrace.language import load_pipeline
-from headrace.language.rates import parse_rate
+from headrace.language.pipeline.rates import parse_rate
 from headrace.model import Network, Pipeline, Rate, Site
 
 STREAMS = """\

@@ -11,10 +11,10 @@ from sqlglot import exp
 
 from headrace.errors import SpecError
 from headrace.language import bind_query, parse_schema
-from headrace.language.denied import DENIED
-from headrace.language.emit import emit
-from headrace.language.functions import FUNCTIONS
-from headrace.language.report import Fault
+from headrace.language.sql.denied import DENIED
+from headrace.language.sql.emit import emit
+from headrace.language.sql.functions import FUNCTIONS
+from headrace.language.sql.report import Fault
 from headrace.model import Scan, Stream, WindowAggregate
 
 

@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.language.network_files import shortest_paths
+from headrace.language.pipeline.network_files import shortest_paths
 from headrace.model import Network
 from headrace.policies.placement import Flow, Part, Problem
 

@@ -75,7 +75,7 @@ def run(
     ] = False,
 ) -> None:
     """Run a pipeline until stopped, or once over what is there; edits of its queries take effect when saved."""
-    from headrace.cli.checking import born_apart, examine
+    from headrace.cli.checking import examine
 
     if flush and not once:
         raise SpecError("--flush closes windows when a run ends by itself; use it with --once")
@@ -84,7 +84,7 @@ def run(
     pipeline = examined.sound()
     if site is not None:
         raise SpecError(f"--site {site}: running a pipeline on several sites is not part of this version")
-    if apart := born_apart(pipeline):
+    if apart := pipeline.born_apart:
         raise SpecError(f"{apart}: running a pipeline on several sites is not part of this version")
     from headrace.cli.running import run_pipeline
 

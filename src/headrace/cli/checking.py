@@ -18,7 +18,7 @@ from headrace.model import Pipeline, Query, Step
 from headrace.planning import plan_query
 from headrace.policies import tuning_of
 
-__all__ = ["Examined", "born_apart", "examine", "make_importable", "why_missing"]
+__all__ = ["Examined", "examine", "make_importable", "why_missing"]
 
 
 def make_importable(spec: Path) -> None:
@@ -104,7 +104,7 @@ def examine(spec: Path, conf: Mapping[str, str] | None = None, spark: bool = Fal
     except SpecError as error:
         return Examined(None, error.problems)
     notes += pipeline.notes
-    if apart := born_apart(pipeline):
+    if apart := pipeline.born_apart:
         notes.append(f"{apart}; `run` does not run several sites in this version")
     settings = {**dict(pipeline.engine.conf), **(conf or {})}
     make_importable(spec)
@@ -130,14 +130,6 @@ def examine(spec: Path, conf: Mapping[str, str] | None = None, spark: bool = Fal
                 judge(query, pipeline.streams, session)
     named = (problem if problem.file else replace(problem, file=str(spec)) for problem in problems)
     return Examined(pipeline, tuple(named), tuple(notes))
-
-
-def born_apart(pipeline: Pipeline) -> str | None:
-    """Which stream is born at more than one site, and where, if there is one: no single run reads it."""
-    for stream in pipeline.streams:
-        if len(sites := pipeline.birthplaces(stream.name)) > 1:
-            return f"stream '{stream.name}' is born at sites {', '.join(sites)}"
-    return None
 
 
 def _functions(query: Query) -> Iterator[tuple[str, str]]:

@@ -96,6 +96,7 @@ def _restart(running: Pipeline, edited: Pipeline) -> tuple[str, ...]:
         "engine": (running.engine, edited.engine),
         "sites": (running.sites, edited.sites),
         "placement": (running.placement, edited.placement),
+        "network": (running.network, edited.network),
     }
     return (
         *(f"stream '{name}' {kind}" for name, kind in kinds.items()),

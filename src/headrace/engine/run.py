@@ -415,6 +415,8 @@ def start(
     hooks: Hooks | None = None,
 ) -> Run:
     """Starts a pipeline from where its checkpoint ends."""
+    if apart := pipeline.born_apart:
+        raise SpecError(f"{apart}: running a pipeline on several sites is not part of this version")
     remember_options(pipeline)
     hooks = (hooks or Hooks()).without_secrets()
     tune(spark)

@@ -1,24 +1,24 @@
 """SQL and pipeline files to model, without Spark."""
 
-from headrace.language.binder import bind_query
 from headrace.language.ddl import parse_schema, parse_type
-from headrace.language.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
-from headrace.language.kept_text import is_own_text
-from headrace.language.network_files import NetworkFile
-from headrace.language.packages import NEEDS_DELTALAKE, lacking_packages
-from headrace.language.paths import absolute, is_name, local_path
-from headrace.language.pipeline_file import include_patterns, line_of, load_pipeline
-from headrace.language.places import clashes
-from headrace.language.round_trips import load_round_trips
-from headrace.language.suggest import nearest
-from headrace.language.synthetic import (
+from headrace.language.pipeline.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
+from headrace.language.pipeline.network_files import NetworkFile
+from headrace.language.pipeline.packages import NEEDS_DELTALAKE, lacking_packages
+from headrace.language.pipeline.paths import absolute, is_name, local_path
+from headrace.language.pipeline.pipeline_file import include_patterns, line_of, load_pipeline
+from headrace.language.pipeline.places import clashes
+from headrace.language.pipeline.round_trips import load_round_trips
+from headrace.language.pipeline.synthetic import (
     SYNTHETIC_COLUMNS,
     SYNTHETIC_FORMAT,
     SYNTHETIC_OPTIONS,
     SYNTHETIC_SCHEMA,
     SYNTHETIC_TIME,
 )
-from headrace.language.topologies import load_topology
+from headrace.language.pipeline.topologies import load_topology
+from headrace.language.sql.binder import bind_query
+from headrace.language.sql.kept_text import is_own_text
+from headrace.language.suggest import nearest
 
 __all__ = [
     "FILE_SOURCES",

@@ -125,6 +125,14 @@ class Pipeline:
                 return stream
         raise KeyError(name)
 
+    @property
+    def born_apart(self) -> str | None:
+        """Which stream is born at more than one site, and where, if there is one: no single run reads it."""
+        for stream in self.streams:
+            if len(sites := self.birthplaces(stream.name)) > 1:
+                return f"stream '{stream.name}' is born at sites {', '.join(sites)}"
+        return None
+
     def birthplaces(self, stream: str) -> tuple[str, ...]:
         """The sites where a stream is born; none in a pipeline without sites."""
         return tuple(site.name for site in self.sites if stream in site.streams)

@@ -19,8 +19,10 @@ def format_ms(ms: float) -> str:
     return f"{ms:.0f} ms" if ms >= 1000 else f"{ms:.3g} ms"
 
 
-def flow_table(problem: Problem, placement: Placement) -> str:
+def flow_table(problem: Problem, placement: Placement, crossing: bool = False) -> str:
     """Each flow with the sites of its ends, its bytes per second and the milliseconds it takes, and their sums.
+
+    With `crossing`, flows that stay at one site are left out.
 
     A flow between parts at one site takes no time and costs nothing: its bytes stand there, its milliseconds do not.
     Bytes in brackets go along with a wider flow of the same part to the same site, which has them all.
@@ -29,6 +31,8 @@ def flow_table(problem: Problem, placement: Placement) -> str:
     rows = [heads]
     for flow, alone in _in_order(problem, placement):
         start, end = placement.sites[flow.source], placement.sites[flow.target]
+        if crossing and start == end:
+            continue
         rate = f"{format_bytes(flow.bytes_per_s)}/s"
         ms = "-" if start == end else format_ms(problem.network.distance_ms(start, end)).removesuffix(" ms")
         rows.append((f"{flow.source} -> {flow.target}", start, end, rate if alone else f"({rate})", ms))

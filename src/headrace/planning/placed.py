@@ -52,11 +52,16 @@ class Placed:
         }
 
     def text(self) -> str:
-        """The same for people: a table of flows, bytes by link, and how it compares."""
+        """The same for people: what runs where, which flows cross the network, bytes by link, and how it compares."""
         head = f"placement ({self.strategy})"
         if isinstance(self.found, Infeasible):
             return f"{head}\n  impossible: {self.found.reason}"
-        lines = [head, *(f"  {line}" for line in flow_table(self.problem, self.found).splitlines())]
+        lines = [head]
+        fixed = {part.name for part in self.problem.parts if part.home is not None}
+        for site in self.problem.network.sites:
+            there = [name for name, at in self.found.sites.items() if at == site and name not in fixed]
+            lines.append(f"  {site} runs {'; '.join(there) or 'nothing'}")
+        lines += ["", *(f"  {line}" for line in flow_table(self.problem, self.found, crossing=True).splitlines())]
         for (a, b), rate in sorted(self.problem.links_of(self.found.sites).items()):
             distance = format_ms(self.problem.network.distance_ms(a, b))
             lines.append(f"  link {a} to {b}: {format_bytes(rate)}/s, {distance}")

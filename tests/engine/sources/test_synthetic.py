@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from headrace.engine.sources.synthetic import _ROWS_PER_TASK, synthetic_source
 from headrace.kernels.synthetic import make_rows
 from headrace.language import parse_schema
-from headrace.language.synthetic import SYNTHETIC_SCHEMA
+from headrace.language.pipeline.synthetic import SYNTHETIC_SCHEMA
 
 SECOND = 1_000_000
 START = 1_704_067_200 * SECOND

@@ -44,7 +44,8 @@ class ZoneState:
     """What the coordinator of one zone knows.
 
     `children` is the paper's "boundary children" table, `decided` its "operators mapped" table. `orders` are the places
-    that zones above want the zone's root at, by version; `sent` is what was told to whom, with its version.
+    that zones above want the zone's root at, by version. `told` has the version of what a server last heard of an
+    operator, by operator and site; `ordered` the children that were ordered elsewhere, with the version of each order.
     """
 
     subtree: AddSubtree | None = None
@@ -52,7 +53,8 @@ class ZoneState:
     view: View = field(default_factory=View)
     decided: Mapping[str, Decision] = field(default_factory=dict)
     orders: Mapping[int, str] = field(default_factory=dict)
-    sent: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    told: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    ordered: frozenset[tuple[str, int]] = frozenset()
     measuring: frozenset[str] = frozenset()
 
     @property
@@ -81,8 +83,8 @@ def coordinate(state: ZoneState, message: Message | Measured) -> tuple[ZoneState
         after, asked = _place(after)
         outputs += asked
     if after.is_decided:
-        after, told = _tell(after)
-        outputs += told
+        after, sends = _tell(after)
+        outputs += sends
         if not state.is_decided:
             outputs += _forward(after)
     return after, tuple(outputs)
@@ -174,20 +176,31 @@ def _forward(state: ZoneState) -> Iterator[Send]:
 # --- telling ---
 
 
-def _tell(state: ZoneState) -> tuple[ZoneState, list[Output]]:
+def _tell(state: ZoneState) -> tuple[ZoneState, list[Send]]:
     """Tells servers and zones below what all known versions together mean, as far as they were not told before."""
     subtree = _subtree(state)
     root, path = state.decided[subtree.tasks[-1].operator], state.in_order[0].path
     wanted = {0: root.place, **dict(sorted(state.orders.items()))}
     versions = {version: _unfold(state, place) for version, place in wanted.items()}
-    sent, told = dict(state.sent), list[Output]()
+    sends: list[Send] = []
+    told, ordered = dict(state.told), set(state.ordered)
+    for child in subtree.boundary:
+        for version, place in _changes(state.children[child].place, {n: at[child] for n, at in versions.items()}):
+            if (child, version) not in ordered:
+                ordered.add((child, version))
+                sends.append(_order(subtree, child, place, version))
     for task in subtree.tasks:
-        for child in (flow.source for flow in task.inputs if flow.source in subtree.boundary):
-            told += _remap(state, child, {version: places[child] for version, places in versions.items()}, sent)
         # No server runs the answers: they are what the proxy hears.
         if task.operator != path[-1].operator:
-            told += _map(state, task, {version: places[task.operator] for version, places in versions.items()}, sent)
-    return replace(state, sent=sent), told
+            sends += _assign(state, task.operator, {n: at[task.operator] for n, at in versions.items()}, told)
+    return replace(state, told=told, ordered=frozenset(ordered)), sends
+
+
+def _changes(before: str, places: Mapping[int, str]) -> list[tuple[int, str]]:
+    """The versions that change the place of a part, each with the place it changes it to."""
+    return [
+        (version, place) for last, (version, place) in pairwise([(-1, before), *places.items()]) if last[1] != place
+    ]
 
 
 def _unfold(state: ZoneState, place: str) -> dict[str, str]:
@@ -203,34 +216,24 @@ def _unfold(state: ZoneState, place: str) -> dict[str, str]:
     return places
 
 
-def _remap(
-    state: ZoneState, child: str, places: Mapping[int, str], sent: dict[tuple[str, str], int]
-) -> Iterator[Output]:
-    """Orders to the zone below for every version whose place differs from the one before it."""
-    coordinator = _subtree(state).boundary[child]
-    changes = [(-1, state.children[child].place), *places.items()]
-    for (_, before), (version, place) in pairwise(changes):
-        # An order is kept by its version: each has one place.
-        key = (child, f"version {version}")
-        if before != place and key not in sent:
-            assert isinstance(coordinator, ToZone), f"'{child}' is a source and cannot move"
-            sent[key] = version
-            yield Send(coordinator, OperatorRemapped(child, place, version + 1))
+def _order(subtree: AddSubtree, child: str, place: str, version: int) -> Send:
+    """The order to a zone below, for which this zone's decisions are one version later than its own."""
+    coordinator = subtree.boundary[child]
+    assert isinstance(coordinator, ToZone), f"'{child}' is a source and cannot move"
+    return Send(coordinator, OperatorRemapped(child, place, version + 1))
 
 
-def _map(state: ZoneState, task: Task, places: Mapping[int, str], sent: dict[tuple[str, str], int]) -> Iterator[Output]:
-    """The server that runs an operator, and those of other versions, which no longer do."""
-    table = state.decided[task.operator].table
-    since: dict[str, int] = {}
-    until: dict[str, int] = {}
-    for (_, before), (version, place) in pairwise([(-1, ""), *places.items()]):
-        if before != place:
-            since[place] = until[before] = version
-    last = list(places.values())[-1]
-    for place, version in {**{p: until[p] for p in since if p != last}, last: since[last]}.items():
-        if sent.get((task.operator, place), -1) < version:
-            sent[task.operator, place] = version
-            if place == last:
-                yield Send(ToServer(place), OperatorMapped(task.operator, table[place], table, version))
-            else:
-                yield Send(ToServer(place), InvalidateMap(task.operator, version))
+def _assign(
+    state: ZoneState, operator: str, places: Mapping[int, str], told: dict[tuple[str, str], int]
+) -> Iterator[Send]:
+    """To the server that runs an operator, and to those that would by other versions; `told` is brought up to date."""
+    changes = _changes("", places)
+    since = {place: version for version, place in changes}
+    until = {before: version for (_, before), (version, _) in pairwise(changes)}
+    last, table = changes[-1][1], state.decided[operator].table
+    for place in since:
+        version = since[place] if place == last else until[place]
+        if told.get((operator, place), -1) < version:
+            told[operator, place] = version
+            runs = OperatorMapped(operator, table[place], table, version)
+            yield Send(ToServer(place), runs if place == last else InvalidateMap(operator, version))

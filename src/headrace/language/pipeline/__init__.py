@@ -1,0 +1,1 @@
+"""Pipeline files to model, with every problem and its line."""

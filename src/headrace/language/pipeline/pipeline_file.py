@@ -1,0 +1,126 @@
+"""A pipeline file to a Pipeline: every problem at once, each with its line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.errors import Problem, SpecError
+from headrace.language.pipeline.engine_section import read_engine
+from headrace.language.pipeline.files import read_text
+from headrace.language.pipeline.network_section import read_network
+from headrace.language.pipeline.paths import absolute, read_path
+from headrace.language.pipeline.places import clashes
+from headrace.language.pipeline.queries_section import leaves_directory, read_queries
+from headrace.language.pipeline.sites_section import read_placement, read_sites
+from headrace.language.pipeline.streams_section import read_streams
+from headrace.language.pipeline.yaml_nodes import Document, Value, read_yaml
+from headrace.model import Pipeline
+
+__all__ = ["include_patterns", "line_of", "load_pipeline"]
+
+# Of a pipeline's name, which stands in titles and labels.
+MOST_CHARACTERS = 200
+
+_KEYS = {
+    "name": "the pipeline's name",
+    "streams": "what comes in",
+    "queries": "what is asked",
+    "include": "more queries, one per .sql file",
+    "output": "where results go unless a sink says otherwise",
+    "engine": "how it runs",
+    "sites": "where it runs",
+    "network": "how far sites are apart",
+    "placement": "how operators are placed",
+}
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """The pipeline a YAML file describes; raises SpecError with every problem found."""
+    place = Path(path)
+    document = Document(str(path))
+    root = _read(place, document)
+    if root is None:
+        raise SpecError(document.problems)
+    base = place.resolve().parent
+    entries = root.mapping(_KEYS)
+    name = _read_name(entries["name"]) if "name" in entries else None
+    if "streams" not in entries:
+        document.add("streams is missing", 1, "declare at least one stream under `streams:`")
+    output = (read_path(entries["output"], base) if "output" in entries else None) or absolute("out", base)
+    streams = read_streams(entries.get("streams"), base)
+    queries = read_queries(entries, {stream.name: stream for stream in streams}, base, output, document)
+    _forget_unread(document, entries.get("streams"))
+    engine = read_engine(entries.get("engine"), base)
+    declared = read_sites(entries.get("sites"), entries.get("streams"), streams, document)
+    surveyed = read_network(entries.get("network"), declared, base, entries.get("sites"), document)
+    placement = read_placement(entries.get("placement"), declared, document)
+    if not queries and not document.problems:
+        document.add("no queries", 1, "add `queries:` or `include: queries/*.sql`")
+    found = clashes(streams, queries, engine.checkpoint)
+    for problem in found:
+        line = line_of(place, "queries", problem.query or "", "sink")
+        document.problems.append(replace(problem, file=document.file, line=line))
+    if document.problems:
+        raise SpecError(document.problems)
+    return Pipeline(
+        name=(name or place.stem).strip(),
+        streams=streams,
+        queries=queries,
+        output=output,
+        engine=engine,
+        sites=surveyed.sites,
+        placement=placement,
+        network=surveyed.network,
+        notes=surveyed.notes,
+    )
+
+
+def include_patterns(path: str | Path) -> tuple[str, ...]:
+    """What a pipeline file includes, as it is written; nothing when the file cannot be read."""
+    try:
+        root = _read(Path(path), Document(str(path)))
+    except SpecError:
+        return ()
+    section = root.content.get("include") if root is not None and isinstance(root.content, dict) else None
+    values = [] if section is None else section.content if isinstance(section.content, list) else [section]
+    patterns = (value.content for value in values)
+    return tuple(p for p in patterns if isinstance(p, str) and p.strip() and not leaves_directory(p))
+
+
+def line_of(path: str | Path, *keys: str) -> int | None:
+    """On which line of a pipeline file the innermost of these keys stands that is there."""
+    document = Document(str(path))
+    try:
+        value = _read(Path(path), document)
+    except SpecError:
+        return None
+    line = None
+    for key in keys:
+        value = value.content.get(key) if value is not None and isinstance(value.content, dict) else None
+        line = line if value is None else value.line
+    return line
+
+
+def _read(place: Path, document: Document) -> Value | None:
+    try:
+        text = read_text(place)
+    except (OSError, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or exc
+        raise SpecError(Problem(f"cannot read the file: {why}", file=document.file)) from exc
+    return read_yaml(text, document)
+
+
+def _read_name(value: Value) -> str | None:
+    name = value.word()
+    if name is not None and (len(name) > MOST_CHARACTERS or not name.isprintable()):
+        value.wrong(f"a name of at most {MOST_CHARACTERS} printable characters")
+        return None
+    return name
+
+
+def _forget_unread(document: Document, section: Value | None) -> None:
+    """A stream that is declared but wrong has been reported; that queries do not find it is no second mistake."""
+    declared = section.content if section is not None and isinstance(section.content, dict) else {}
+    noise = {f"unknown stream '{name}'" for name in declared}
+    document.problems[:] = [problem for problem in document.problems if problem.message not in noise]

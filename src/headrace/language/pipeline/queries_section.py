@@ -1,0 +1,247 @@
+"""The `queries:` and `include:` of a pipeline file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from headrace.errors import Problem, SpecError
+from headrace.language.ddl import parse_schema
+from headrace.language.pipeline.files import read_text
+from headrace.language.pipeline.formats import PATHLESS_SINKS, SINKS, spelled
+from headrace.language.pipeline.options import read_options
+from headrace.language.pipeline.paths import is_name, read_path, why_no_path
+from headrace.language.pipeline.yaml_nodes import Document, Value
+from headrace.language.sql.binder import bind_query
+from headrace.language.words import shown
+from headrace.model import (
+    LEAST_WEIGHT,
+    MOST_PRIORITY,
+    MOST_WEIGHT,
+    Column,
+    Query,
+    SinkSpec,
+    StepFunction,
+    Stream,
+)
+
+__all__ = ["leaves_directory", "read_queries"]
+
+_KEYS = {
+    "sql": "one SELECT",
+    "sink": "where results go",
+    "priority": "greater goes first",
+    "weight": "its share when load must be shed",
+    "lifetime": "how much event time it runs for",
+    "function": "module:name of a function with state of its own",
+    "state": "columns of that state",
+    "results": "columns of that function's results",
+    "version": "of that state, from 1",
+    "migration": "module:name of what changes an older state",
+}
+_SINK_KEYS = {
+    "format": "a Spark batch format, console or memory",
+    "path": "where it writes",
+    "options": "the sink's options",
+}
+# More files than this under one include, or more text in all, is a wrong pattern.
+MOST_INCLUDED = 10_000
+MOST_INCLUDED_BYTES = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A query as written, with the place of its SQL."""
+
+    name: str
+    sql: str
+    sink: SinkSpec
+    file: str
+    line: int
+    priority: int = 0
+    weight: float = 1.0
+    lifetime: str | None = None
+    step: StepFunction | None = None
+
+
+def read_queries(
+    entries: Mapping[str, Value], streams: Mapping[str, Stream], base: Path, output: str, document: Document
+) -> tuple[Query, ...]:
+    """Every query that could be bound; problems are noted in the document."""
+    queries: list[Query] = []
+    seen: dict[str, str] = {}
+    for written in (*_listed(entries.get("queries"), base, output), *_included(entries.get("include"), base, output)):
+        if written.name.lower() in seen:
+            document.problems.append(
+                Problem(
+                    f"query '{written.name}' stands twice, as '{seen[written.name.lower()]}' too",
+                    written.file,
+                    written.line,
+                    hint="names ignore case; rename one",
+                )
+            )
+            continue
+        seen[written.name.lower()] = written.name
+        try:
+            queries.append(
+                bind_query(written.name, written.sql, streams, sink=written.sink, priority=written.priority,
+                           weight=written.weight, lifetime=written.lifetime, step=written.step,
+                           file=written.file, line=written.line))  # fmt: skip
+        except SpecError as exc:
+            document.problems.extend(exc.problems)
+    return tuple(queries)
+
+
+def _default_sink(name: str, output: str) -> SinkSpec:
+    return SinkSpec("parquet", f"{output.rstrip('/')}/{name}")
+
+
+def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written]:
+    for name, value in section.mapping().items() if section is not None else ():
+        if not is_name(name):
+            value.document.add(
+                f"{shown(name)} cannot name a query", value.line, "use letters, digits and _, such as top_talkers"
+            )
+            continue
+        entries = value.mapping(_KEYS)
+        if "sql" not in entries:
+            if isinstance(value.content, dict):
+                value.document.add(f"query '{name}' has no sql", value.line, "write sql: SELECT ...")
+            continue
+        sql = entries["sql"].text()
+        sink = _read_sink(entries.get("sink"), name, base, output)
+        priority = entries["priority"].whole(-MOST_PRIORITY, MOST_PRIORITY) if "priority" in entries else 0
+        weight = entries["weight"].number(LEAST_WEIGHT, MOST_WEIGHT) if "weight" in entries else 1.0
+        lifetime = _read_lifetime(entries.get("lifetime"))
+        known = len(value.document.problems)
+        step = _read_step(entries, name)
+        # A query whose function could not be read would be taken for one without.
+        if sql is not None and len(value.document.problems) == known:
+            # The text of a block scalar starts on the line after its | or >.
+            line = entries["sql"].line + entries["sql"].block
+            yield _Written(name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step)
+
+
+def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
+    """The function of a query, with the tables it is declared with; problems are noted."""
+    given = [key for key in ("function", "state", "results", "version", "migration") if key in entries]
+    if not given:
+        return None
+    first = entries[given[0]]
+    missing = [key for key in ("function", "state", "results") if key not in entries]
+    if missing:
+        first.document.add(
+            f"query '{name}' has {given[0]}, and no {missing[0]}",
+            first.line,
+            "a function needs function, state and results: see 'User-defined state' in the README",
+        )
+        return None
+    function = entries["function"].word()
+    version = entries["version"].whole() if "version" in entries else 1
+    migration = entries["migration"].word() if "migration" in entries else None
+    tables: dict[str, tuple[Column, ...]] = {}
+    for key in ("state", "results"):
+        text = entries[key].text()
+        try:
+            tables[key] = parse_schema(text or "")
+        except ValueError as exc:
+            entries[key].document.add(f"{key} of query '{name}': {exc}", entries[key].line)
+    if function is None or version is None or len(tables) < 2:
+        return None
+    for key, text in (("function", function), ("migration", migration)):
+        if text is not None and not re.fullmatch(r"[\w.]+:[\w.]+", text):
+            entries[key].wrong("module:name")
+            return None
+    try:
+        return StepFunction(function, tables["state"], tables["results"], version, migration)
+    except ValueError as exc:
+        first.document.add(str(exc), first.line)
+        return None
+
+
+def _read_lifetime(value: Value | None) -> str | None:
+    lifetime_us = None if value is None else value.duration_us()
+    if value is None or lifetime_us is None:
+        return None
+    if lifetime_us <= 0:
+        value.wrong("longer than nothing", "leave it out for a query that runs on")
+        return None
+    return str(value.content)
+
+
+def _read_sink(value: Value | None, name: str, base: Path, output: str) -> SinkSpec:
+    default = _default_sink(name, output)
+    if value is None:
+        return default
+    entries = {"format": value} if isinstance(value.content, str) else value.mapping(_SINK_KEYS)
+    word = entries["format"].word() if "format" in entries else "parquet"
+    path = read_path(entries["path"], base) if "path" in entries else None
+    options = read_options(entries.get("options"))
+    if word is None:
+        return default
+    kind = spelled(word, SINKS)
+    if path is None and kind not in PATHLESS_SINKS:
+        path = default.path
+    return SinkSpec(kind, path, options)
+
+
+def leaves_directory(pattern: str) -> bool:
+    """Whether an include reaches beyond the directory of its file."""
+    return Path(pattern).is_absolute() or ".." in Path(pattern).parts
+
+
+def _included(section: Value | None, base: Path, output: str) -> Iterator[_Written]:
+    if section is None:
+        return
+    for value in section.items() if isinstance(section.content, list) else [section]:
+        pattern = value.word()
+        if pattern is None:
+            continue
+        if leaves_directory(pattern):
+            value.document.add(
+                f"include {shown(pattern)} leaves the directory of the file", value.line, "write queries/*.sql"
+            )
+            continue
+        why = why_no_path(pattern) or ("** stands in it more than once" if pattern.count("**") > 1 else None)
+        if why is not None:
+            value.document.add(f"include: {why}", value.line, "write queries/*.sql")
+            continue
+        try:
+            # Folders are passed over; whatever else cannot be read is said.
+            files = sorted(islice((file for file in base.glob(pattern) if not file.is_dir()), MOST_INCLUDED + 1))
+        except (ValueError, NotImplementedError, OSError) as exc:
+            value.document.add(f"include {shown(pattern)}: {exc}", value.line, "write queries/*.sql")
+            continue
+        if not files or len(files) > MOST_INCLUDED:
+            count = f"more than {MOST_INCLUDED}" if files else "no"
+            value.document.add(f"include {shown(pattern)} matches {count} files", value.line, f"looked in {base}")
+            continue
+        left = MOST_INCLUDED_BYTES
+        for file in files:
+            for written in _read_file(file, value, base, output):
+                left -= len(written.sql)
+                if left < 0:
+                    value.document.add(
+                        f"include {shown(pattern)} has more than {MOST_INCLUDED_BYTES} characters", value.line
+                    )
+                    return
+                yield written
+
+
+def _read_file(file: Path, value: Value, base: Path, output: str) -> Iterator[_Written]:
+    name = file.stem
+    place = str(Path(value.document.file).parent / file.relative_to(base))
+    if not is_name(name):
+        value.document.add(
+            f"{shown(file.name)} cannot name a query", value.line, "use letters, digits and _, such as top_talkers.sql"
+        )
+        return
+    try:
+        sql = read_text(file)
+    except (OSError, ValueError) as exc:
+        value.document.add(f"cannot read {place}: {getattr(exc, 'strerror', None) or exc}", value.line)
+        return
+    yield _Written(name, sql, _default_sink(name, output), place, 1)

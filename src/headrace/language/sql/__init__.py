@@ -1,0 +1,1 @@
+"""SQL to bound queries: every expression that reaches Spark passes through here."""

@@ -1,0 +1,130 @@
+"""SQL to a bound query: read, bind FROM, then bind the rest by the kind of window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from headrace.errors import Problem, SpecError
+from headrace.language.sql.aggregates import is_aggregate
+from headrace.language.sql.brackets import RowsClause
+from headrace.language.sql.from_clause import FromBinder, Source
+from headrace.language.sql.joined import bind_joined
+from headrace.language.sql.reading import read_query
+from headrace.language.sql.refusals import refusal
+from headrace.language.sql.relation import JoinRelation, Projection, streams_in
+from headrace.language.sql.report import Fault, Report
+from headrace.language.sql.rows import bind_rows
+from headrace.language.sql.windowed import bind_windowed, window_call
+from headrace.model import Finish, Operator, Query, SinkSpec, StepFunction, Stream
+from headrace.units import parse_duration
+
+__all__ = ["bind_query"]
+
+
+def bind_query(
+    name: str,
+    sql: str,
+    streams: Mapping[str, Stream],
+    *,
+    sink: SinkSpec | None = None,
+    priority: int = 0,
+    weight: float = 1.0,
+    lifetime: str | None = None,
+    step: StepFunction | None = None,
+    file: str | None = None,
+    line: int | None = None,
+) -> Query:
+    """A query bound to its streams; raises SpecError with every problem found and where it stands.
+
+    >>> from headrace.language.ddl import parse_schema
+    >>> packets = Stream("packets", parse_schema("ts TIMESTAMP, src STRING, length INT"), time="ts")
+    >>> sql = "SELECT src, SUM(length) AS n FROM packets [WINDOW 1 min] GROUP BY src"
+    >>> query = bind_query("q", sql, {"packets": packets})
+    >>> [output.name for output in query.finish.outputs]
+    ['window_start', 'window_end', 'src', 'n']
+    """
+    report = Report(sql, name, file=file, line=line)
+    try:
+        root, finish = _bind(report, streams, step)
+        report.stop_if_wrong()
+        lifetime_us = None if lifetime is None else parse_duration(lifetime)
+        return Query(name, sql, root, finish, sink or SinkSpec(), priority, weight, lifetime_us)
+    except Fault as fault:
+        report.add(fault.message, fault.at, fault.hint)
+        raise SpecError(report.problems) from fault
+    except RecursionError as exc:
+        raise SpecError(
+            Problem("the query is nested too deeply", file, line, query=name, hint="write it flatter")
+        ) from exc
+    except (ValueError, OverflowError) as exc:
+        raise SpecError([*report.problems, Problem(str(exc), file, line, query=name)]) from exc
+
+
+def _bind(report: Report, streams: Mapping[str, Stream], step: StepFunction | None) -> tuple[Operator, Finish]:
+    read = read_query(report)
+    tree = read.tree
+    while isinstance(tree, exp.Subquery) and not tree.args.get("alias"):
+        tree = tree.this
+    if isinstance(tree, exp.SetOperation):
+        raise Fault(
+            "UNION at the top has no window",
+            tree.expression,
+            "write SELECT ... FROM (... UNION ALL ...) AS x [WINDOW 10 min]",
+        )
+    if not isinstance(tree, exp.Select):
+        raise Fault(
+            f"a query is one SELECT, not {tree.key.upper()}", tree, "write SELECT ... FROM stream [WINDOW 10 min]"
+        )
+    binder = FromBinder(streams, read.clauses, report)
+    source = binder.bind(tree)
+    for start in sorted(binder.unclaimed):
+        report.add(
+            f"{read.clauses[start][0].text} does not follow a table",
+            read.clauses[start][0].start,
+            "write it after a stream in FROM",
+        )
+    report.stop_if_wrong()
+    return _bind_select(tree, source, report, step)
+
+
+def _bind_select(
+    select: exp.Select, source: Source, report: Report, step: StepFunction | None
+) -> tuple[Operator, Finish]:
+    if isinstance(source.window, RowsClause):
+        return bind_rows(select, source, report, step)
+    if step is not None:
+        raise Fault("a function needs keys", select.args["from_"], "write FROM s [PARTITION BY k]")
+    if source.window is not None or window_call(select) is not None:
+        return bind_windowed(select, source, report)
+    aggregated = select.args.get("group") is not None or any(
+        is_aggregate(part) for item in select.expressions for part in item.walk()
+    )
+    base = source.relation
+    while isinstance(base, Projection):
+        base = base.base
+    joined = isinstance(base, JoinRelation)
+    if joined and not aggregated:
+        return bind_joined(select, source, report)
+    raise _no_window(select, source, aggregated, joined)
+
+
+def _no_window(select: exp.Select, source: Source, aggregated: bool, joined: bool) -> Fault:
+    refused = (refusal(part) for item in select.expressions for part in item.walk())
+    first = next((fault for fault in refused if fault is not None), None)
+    if first is not None:
+        return first
+    at = select.args["from_"]
+    if joined:
+        return Fault("an aggregate over a join needs a window", at,
+                     "write FROM (SELECT ... JOIN ...) AS j [WINDOW 10 min SLIDE 2 min], "
+                     "or GROUP BY window(a.ts, '10 minutes')")  # fmt: skip
+    name = select.args["from_"].this.alias_or_name or streams_in(source.relation)[0]
+    if aggregated:
+        return Fault(f"an aggregate over '{name}', which never ends, needs a window", at,
+                     f"write FROM {name} [WINDOW 10 min SLIDE 2 min], "
+                     "or GROUP BY window(ts, '10 minutes')")  # fmt: skip
+    return Fault(f"a plain SELECT from '{name}' has no window", at,
+                 f"write FROM {name} [WINDOW 10 min SLIDE 2 min] with an aggregate, {name} [PARTITION BY k ROWS 100], "
+                 f"or join it: {name} [RANGE 10 s] JOIN ...")  # fmt: skip

@@ -1,0 +1,336 @@
+"""FROM clauses to relations: streams, subqueries, CTEs, UNION ALL and joins, and the windows beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.language.sql.brackets import Clause, RowsClause
+from headrace.language.sql.clauses import refuse_clauses
+from headrace.language.sql.coercion import common_type
+from headrace.language.sql.infer import infer
+from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
+from headrace.language.sql.relation import JoinRelation, Projection, Relation, StreamRelation, UnionRelation
+from headrace.language.sql.report import Fault, Report
+from headrace.language.sql.select_list import select_items
+from headrace.language.sql.spark_text import all_of, conjuncts, leaf
+from headrace.language.suggest import nearest
+from headrace.model import DataType, Kind, RangeWindow, SlidingWindow, Stream
+
+__all__ = ["FromBinder", "Source", "bind_condition"]
+
+TIMESTAMP = DataType(Kind.TIMESTAMP)
+# Subqueries inside subqueries; each level unfolds into the one below.
+MOST_NESTED = 20
+# A WITH name used twice is unfolded twice, so a dozen of them could double a dozen times.
+MOST_SUBQUERIES = 100
+_ON_TRUE = re.compile(r"\bON\s+TRUE\b", re.IGNORECASE)
+_JOINS = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A bound FROM clause: its rows and the window over them, if one was written."""
+
+    relation: Relation
+    window: SlidingWindow | RowsClause | None = None
+
+
+@dataclass(slots=True)
+class FromBinder:
+    """Binds the FROM clauses of one query; `clauses` that are claimed by a table are removed from `unclaimed`."""
+
+    streams: Mapping[str, Stream]
+    clauses: Mapping[int, list[Clause]]
+    report: Report
+    ctes: dict[str, exp.Expr] = field(default_factory=dict)
+    unclaimed: set[int] = field(default_factory=set)
+    depth: int = 0
+    subqueries: list[exp.Expr] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.unclaimed = set(self.clauses)
+
+    def bind(self, select: exp.Select) -> Source:
+        """The rows a SELECT reads; raises Fault."""
+        for cte in select.args["with_"].expressions if select.args.get("with_") else ():
+            self._add_cte(cte)
+        clause = select.args.get("from_")
+        if clause is None:
+            raise Fault("FROM is missing", select, "a query reads at least one stream")
+        joins = select.args.get("joins") or []
+        relation, windows = self._factor(clause.this)
+        if not joins:
+            return self._single(relation, windows)
+        return self._joined(relation, windows, clause.this, joins)
+
+    def _single(self, relation: Relation, windows: list[Clause]) -> Source:
+        if not windows:
+            return Source(relation)
+        if isinstance(windows[0].window, RangeWindow):
+            raise Fault(f"{windows[0].text} is one side of a join, and there is no JOIN", windows[0].start,
+                        "write [WINDOW 10 min SLIDE 2 min] for an aggregate")  # fmt: skip
+        return Source(relation, windows[0].window)
+
+    def _add_cte(self, cte: exp.Expr) -> None:
+        name = cte.alias.lower()
+        if name in self.ctes:
+            raise Fault(f"WITH defines '{cte.alias}' twice", cte)
+        self.ctes[name] = cte.this
+
+    def _factor(self, node: exp.Expr) -> tuple[Relation, list[Clause]]:
+        """One table or subquery, under its alias."""
+        if isinstance(node, exp.Table):
+            return self._table(node)
+        if isinstance(node, exp.Subquery):
+            return self._subquery(node)
+        raise Fault(
+            f"{node.key.upper()} cannot stand in FROM", node, "FROM takes declared streams and subqueries over them"
+        )
+
+    def _windows(self, *names: exp.Expr | None) -> list[Clause]:
+        found: list[Clause] = []
+        for name in names:
+            start = name.meta.get("start") if name is not None else None
+            if start in self.clauses and start is not None:
+                self.unclaimed.discard(start)
+                found.extend(self.clauses[start])
+        if len(found) > 1:
+            raise Fault("two windows on one table", found[1].start, "keep one")
+        return found
+
+    def _table(self, node: exp.Table) -> tuple[Relation, list[Clause]]:
+        if not isinstance(node.this, exp.Identifier):
+            raise Fault("table functions are not accepted", node, "FROM takes declared streams")
+        if node.args.get("db") is not None:
+            raise Fault(f"'{node.sql('spark')[:60]}' is not a declared stream; paths and catalogs are never read", node,
+                        nearest(node.name, [stream.name for stream in self.streams.values()]))  # fmt: skip
+        alias = node.args.get("alias")
+        windows = self._windows(node.this, alias.this if alias is not None else None)
+        name = node.name.lower()
+        if name in self.ctes:
+            query = self.ctes[name]
+            hidden = {key: value for key, value in self.ctes.items() if key != name}
+            return self._derived(query, node.alias or node.name, hidden, node), windows
+        stream = next((item for key, item in self.streams.items() if key.lower() == name), None)
+        if stream is None:
+            known = [*(item.name for item in self.streams.values()), *self.ctes]
+            raise Fault(
+                f"unknown stream '{node.name}'", node, nearest(node.name, known) or "the pipeline declares no stream"
+            )
+        return _renamed(StreamRelation(stream), stream.name, node.alias or stream.name), windows
+
+    def _subquery(self, node: exp.Subquery) -> tuple[Relation, list[Clause]]:
+        alias = node.args.get("alias")
+        windows = self._windows(alias.this if alias is not None else None)
+        inner = node.this
+        while isinstance(inner, exp.Subquery) and not inner.args.get("alias"):
+            inner = inner.this
+        if not isinstance(inner, (exp.Select, exp.SetOperation)):
+            raise Fault(
+                "parentheses in FROM hold a SELECT", node, "write (SELECT ... FROM ...) AS x, or drop the parentheses"
+            )
+        return self._derived(inner, node.alias or "_subquery", self.ctes, node), windows
+
+    def _derived(self, query: exp.Expr, alias: str, ctes: dict[str, exp.Expr], at: exp.Expr) -> Relation:
+        """A subquery as a projection under `alias`."""
+        self.subqueries.append(query)
+        if len(self.subqueries) > MOST_SUBQUERIES:
+            raise Fault(
+                f"the query unfolds into more than {MOST_SUBQUERIES} subqueries",
+                at,
+                "WITH names used twice are unfolded twice",
+            )
+        inner = FromBinder(
+            self.streams, self.clauses, self.report, dict(ctes), depth=self.depth + 1, subqueries=self.subqueries
+        )
+        inner.unclaimed = self.unclaimed
+        if inner.depth > MOST_NESTED:
+            raise Fault(f"subqueries are nested deeper than {MOST_NESTED} levels", at, "write the query flatter")
+        return inner.project(query, alias)
+
+    def project(self, query: exp.Expr, alias: str) -> Relation:
+        """The rows of a SELECT or UNION ALL without aggregates, under an alias; raises Fault."""
+        if isinstance(query, exp.Subquery):
+            return self.project(query.this, alias)
+        if isinstance(query, exp.SetOperation):
+            return self._union(query, alias)
+        if not isinstance(query, exp.Select):
+            raise Fault(f"{query.key.upper()} cannot stand in FROM", query, "a subquery is a SELECT")
+        refuse_clauses(
+            query, ("group", "having", "order", "limit", "distinct"), "a subquery in FROM filters and projects only"
+        )
+        source = self.bind(query)
+        if source.window is not None:
+            raise Fault(
+                "a window inside a subquery",
+                query,
+                "write it after the subquery's alias: FROM (SELECT ...) AS x [WINDOW ..]",
+            )
+        scope = Scope(source.relation.columns)
+        items: dict[str, tuple[exp.Expr, DataType]] = {}
+        for item in select_items(query, scope):
+            if item.name.lower() in (name.lower() for name in items):
+                raise Fault(f"two columns of the subquery are called '{item.name}'", item.at, "give one an alias")
+            bound = bind_names(item.node, scope)
+            items[item.name] = (bound, infer(bound, scope.columns))
+        items[HIDDEN_TIME] = (_time_of(source.relation), TIMESTAMP)
+        return Projection(source.relation, alias, items, bind_condition(query.args.get("where"), scope, "WHERE"))
+
+    def _union(self, query: exp.SetOperation, alias: str) -> Relation:
+        if not isinstance(query, exp.Union) or query.args.get("distinct", True):
+            name = "UNION" if isinstance(query, exp.Union) else query.key.upper()
+            raise Fault(
+                f"{name} compares all rows of streams that never end",
+                query.expression,
+                "use UNION ALL, and DISTINCT in an aggregate",
+            )
+        if query.args.get("with_"):
+            for cte in query.args["with_"].expressions:
+                self._add_cte(cte)
+        branches: list[exp.Expr] = []
+        current: exp.Expr = query
+        while isinstance(current, exp.Union) and not current.args.get("distinct", True):
+            branches.insert(0, current.expression)
+            current = current.this
+        branches.insert(0, current)
+        inputs: list[Projection] = []
+        for branch in branches:
+            relation = self._derived(branch, alias, self.ctes, branch)
+            inputs.extend(relation.inputs if isinstance(relation, UnionRelation) else [_as_projection(relation)])
+        return UnionRelation(tuple(_aligned(inputs, alias, query)))
+
+    def _joined(self, left: Relation, windows: list[Clause], first: exp.Expr, joins: list[exp.Expr]) -> Source:
+        left_us = self._range(windows, first)
+        ranges = dict.fromkeys(_aliases(left), left_us)
+        nullable: frozenset[str] = frozenset()
+        for join in joins:
+            how = _kind(join)
+            right, right_windows = self._factor(join.this)
+            right_us = self._range(right_windows, join.this)
+            clash = {alias.lower() for alias in _aliases(left)} & {alias.lower() for alias in _aliases(right)}
+            if clash:
+                raise Fault(
+                    f"two tables are called '{min(clash)}'", join, "give each its own alias: FROM a AS x JOIN a AS y"
+                )
+            scope = Scope({**left.columns, **right.columns})
+            on = bind_condition(join.args.get("on"), scope, "ON")
+            # sqlglot writes ON TRUE where the user wrote nothing.
+            if on is None or (isinstance(on, exp.Boolean) and not _ON_TRUE.search(self.report.sql)):
+                raise Fault(
+                    "a join without ON pairs everything with everything", join, "write ON with a condition, or ON TRUE"
+                )
+            if len(ranges) > 1:
+                on = all_of([*conjuncts(on), *_within_ranges(ranges, _aliases(right)[0], nullable)])
+                assert on is not None
+            # A side that may be NULL bounds nothing by itself: where it is not, ON does.
+            sure = [us for alias, us in ranges.items() if alias not in nullable]
+            left = JoinRelation(left, right, min(sure, default=max(ranges.values())), right_us, how, on)
+            nullable |= frozenset(_aliases(right)) if how in ("left", "full") else frozenset()
+            nullable |= frozenset(ranges) if how in ("right", "full") else frozenset()
+            ranges |= dict.fromkeys(_aliases(right), right_us)
+        return Source(left)
+
+    def _range(self, windows: list[Clause], at: exp.Expr) -> int:
+        name = at.alias_or_name or "the subquery"
+        if not windows:
+            raise Fault(
+                f"'{name}' is joined without a range", at, f"write {name} [RANGE 10 s]: how long its rows can match"
+            )
+        window = windows[0].window
+        if not isinstance(window, RangeWindow):
+            raise Fault(f"{windows[0].text} cannot stand in a join", windows[0].start,
+                        "write [RANGE 10 s] here; to aggregate, put the join in a subquery: "
+                        "FROM (SELECT ... JOIN ...) AS j [WINDOW 10 min]")  # fmt: skip
+        return window.size_us
+
+
+def bind_condition(clause: exp.Expr | None, scope: Scope, what: str) -> exp.Expr | None:
+    """The condition of a WHERE or ON clause, bound; raises Fault when it is not a condition."""
+    if clause is None:
+        return None
+    node = bind_names(clause.this if isinstance(clause, exp.Where) else clause, scope)
+    found = infer(node, scope.columns)
+    if found.kind not in (Kind.BOOLEAN, Kind.UNKNOWN):
+        raise Fault(f"{what} needs a condition, not {found}", clause, "compare the value with something")
+    return node
+
+
+def _kind(join: exp.Expr) -> str:
+    kind, side = (join.args.get("kind") or "").upper(), (join.args.get("side") or "").upper()
+    if kind == "CROSS":
+        raise Fault(
+            "a comma or CROSS JOIN pairs everything with everything", join, "write JOIN ... ON with a condition"
+        )
+    if kind not in ("", "INNER", "OUTER") or side not in _JOINS:
+        raise Fault(f"{side} {kind} JOIN is not accepted".strip(), join, "known: INNER, LEFT, RIGHT, FULL")
+    return _JOINS[side]
+
+
+def _renamed(base: StreamRelation, table: str, alias: str) -> Projection:
+    return Projection(base, alias, {name: (leaf(table, name), type_) for (_, name), type_ in base.columns.items()})
+
+
+def _as_projection(relation: Relation) -> Projection:
+    assert isinstance(relation, Projection)
+    return relation
+
+
+def _aliases(relation: Relation) -> list[str]:
+    return list(dict.fromkeys(table for table, _ in relation.columns))
+
+
+def _time_of(relation: Relation) -> exp.Expr:
+    """The time of a row: its own, or the later of a joined pair's."""
+    times = [leaf(alias, HIDDEN_TIME) for alias in _aliases(relation)]
+    return times[0] if len(times) == 1 else exp.Anonymous(this="greatest", expressions=times)
+
+
+def _within_ranges(ranges: Mapping[str, int], newest: str, nullable: frozenset[str]) -> list[exp.Expr]:
+    """A third stream's rows meet a pair only while each row of the pair is within its own range."""
+    found: list[exp.Expr] = []
+    for alias, size_us in ranges.items():
+        later, earlier = (
+            exp.Anonymous(this="unix_micros", expressions=[leaf(name, HIDDEN_TIME)]) for name in (newest, alias)
+        )
+        near: exp.Expr = exp.LTE(this=exp.Sub(this=later, expression=earlier), expression=exp.Literal.number(size_us))
+        if alias in nullable:
+            near = exp.Anonymous(this="coalesce", expressions=[near, exp.Boolean(this=True)])
+        found.append(near)
+    return found
+
+
+def _aligned(inputs: list[Projection], alias: str, at: exp.SetOperation) -> list[Projection]:
+    """Branches of a union under the first one's names and common types."""
+    names = list(inputs[0].items)
+    for branch in inputs:
+        if len(branch.items) != len(names):
+            raise Fault(
+                f"UNION ALL of {len(names) - 1} and {len(branch.items) - 1} columns",
+                at.expression,
+                "select as many columns in each",
+            )
+    types = [inputs[0].items[name][1] for name in names]
+    for branch in inputs[1:]:
+        for position, (_, type_) in enumerate(branch.items.values()):
+            found = common_type(types[position], type_)
+            plain = types[position].kind is type_.kind or (types[position].is_numeric and type_.is_numeric)
+            if found is None or not (plain or Kind.NULL in (types[position].kind, type_.kind) or not found.is_known):
+                here = f"UNION ALL: column '{names[position]}' is {types[position]} here and {type_} there"
+                raise Fault(here, at.expression, "CAST one to the other's type")
+            types[position] = found
+    aligned: list[Projection] = []
+    for branch in inputs:
+        items = {
+            name: (node if type_ == wanted or not wanted.is_known else _cast(node, wanted), wanted)
+            for name, wanted, (node, type_) in zip(names, types, branch.items.values(), strict=True)
+        }
+        aligned.append(Projection(branch.base, alias, items, branch.where))
+    return aligned
+
+
+def _cast(node: exp.Expr, wanted: DataType) -> exp.Expr:
+    return exp.Cast(this=node.copy(), to=exp.DataType.build(str(wanted), dialect="spark"))

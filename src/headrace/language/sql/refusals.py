@@ -1,0 +1,39 @@
+"""Nodes that no expression of a query may hold, each refused with its own sentence."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headrace.language.sql.denied import DENIED
+from headrace.language.sql.report import Fault
+
+__all__ = ["refusal"]
+
+_SUBQUERY = ("a subquery inside an expression is not accepted", "join the stream with [RANGE ..] instead")
+
+
+def refusal(node: exp.Expr) -> Fault | None:
+    """Why this very node is refused wherever it stands; None when the rest of the binder may judge it.
+
+    >>> refusal(exp.Anonymous(this="reflect", expressions=[])).message
+    'reflect calls Java code by name'
+    """
+    if isinstance(node, exp.Func):
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else node.sql_name().lower()
+        if name in DENIED:
+            reason, hint = DENIED[name]
+            return Fault(f"{name} {reason}", node, hint)
+    match node:
+        case exp.Window():
+            return Fault("OVER is not accepted", node, "use [PARTITION BY k ROWS n] for a statistic over the last rows")
+        case exp.Query() | exp.Exists():
+            return Fault(_SUBQUERY[0], node, _SUBQUERY[1])
+        case exp.Placeholder() | exp.Parameter():
+            return Fault("parameters are not accepted", node, "write the value")
+        case exp.Tuple():
+            return Fault(
+                "a row of several values is not accepted", node, "compare column by column, or use struct(a, b)"
+            )
+        case exp.IgnoreNulls() | exp.RespectNulls():
+            return Fault("IGNORE NULLS goes with functions that depend on the order of rows", node, "use MIN or MAX")
+    return None

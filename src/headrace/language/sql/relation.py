@@ -1,0 +1,284 @@
+"""What a FROM clause makes rows of, and how it becomes operators.
+
+A relation is a tree of streams, joins and unions with projections between them. Expressions over it name its columns
+by (alias, column); `lower` unfolds projections until those expressions stand where they are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.language.sql.emit import emit
+from headrace.language.sql.infer import infer
+from headrace.language.sql.names import HIDDEN_TIME
+from headrace.language.sql.report import Fault
+from headrace.language.sql.separable import separable
+from headrace.language.sql.spark_text import Key, all_of, conjuncts, key_of, leaf, leaves, substitute
+from headrace.model import (
+    Comparison,
+    DataType,
+    Join,
+    JoinSide,
+    Kind,
+    NamedExpression,
+    Operator,
+    RangeWindow,
+    Scan,
+    Stream,
+    Union,
+)
+
+__all__ = [
+    "JoinRelation",
+    "Projection",
+    "Relation",
+    "StreamRelation",
+    "Take",
+    "UnionRelation",
+    "is_time",
+    "lower",
+    "streams_in",
+]
+
+BOOLEAN = DataType(Kind.BOOLEAN)
+TIMESTAMP = DataType(Kind.TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRelation:
+    """The rows of a stream as they come."""
+
+    stream: Stream
+
+    @property
+    def columns(self) -> Mapping[Key, DataType]:
+        name = self.stream.name
+        return {**{(name, c.name): c.type for c in self.stream.columns}, (name, HIDDEN_TIME): TIMESTAMP}
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Columns computed from `base`, known by one alias, for the rows where `where` holds."""
+
+    base: Relation
+    alias: str
+    items: Mapping[str, tuple[exp.Expr, DataType]]
+    where: exp.Expr | None = None
+
+    @property
+    def columns(self) -> Mapping[Key, DataType]:
+        return {(self.alias, name): type_ for name, (_, type_) in self.items.items()}
+
+    def unfold(self, node: exp.Expr) -> exp.Expr:
+        """An expression over this projection as one over its base."""
+        return substitute(node, {(self.alias, name): item for name, (item, _) in self.items.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class UnionRelation:
+    """All rows of all inputs, which are projections with the same alias, names and types."""
+
+    inputs: tuple[Projection, ...]
+
+    @property
+    def columns(self) -> Mapping[Key, DataType]:
+        return self.inputs[0].columns
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRelation:
+    """Pairs of rows of two relations; `ranges` says how long a row of each alias can match."""
+
+    left: Relation
+    right: Relation
+    left_us: int
+    right_us: int
+    how: str
+    on: exp.Expr
+
+    @property
+    def columns(self) -> Mapping[Key, DataType]:
+        return {**self.left.columns, **self.right.columns}
+
+
+Relation = StreamRelation | Projection | UnionRelation | JoinRelation
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """A column wanted from a relation: its name, its expression and the expression's type."""
+
+    name: str
+    node: exp.Expr
+    type: DataType
+
+
+def streams_in(relation: Relation) -> tuple[str, ...]:
+    """Names of the streams below, in order of appearance, with repetition."""
+    match relation:
+        case StreamRelation(stream=stream):
+            return (stream.name,)
+        case Projection(base=base):
+            return streams_in(base)
+        case UnionRelation(inputs=inputs):
+            return tuple(name for item in inputs for name in streams_in(item))
+        case JoinRelation(left=left, right=right):
+            return streams_in(left) + streams_in(right)
+
+
+def is_time(relation: Relation, node: exp.Expr) -> bool:
+    """Whether an expression is the event time of the relation's rows, or of one side of a join."""
+    bare = node.unnest()
+    match relation:
+        case StreamRelation(stream=stream):
+            return isinstance(bare, exp.Column) and bare.name in (stream.time, HIDDEN_TIME)
+        case Projection():
+            return is_time(relation.base, relation.unfold(bare))
+        case UnionRelation(inputs=inputs):
+            return all(is_time(item, bare) for item in inputs)
+        case JoinRelation(left=left, right=right):
+            if not isinstance(bare, exp.Column):
+                return False
+            return is_time(left if key_of(bare) in left.columns else right, bare)
+
+
+def lower(relation: Relation, takes: Sequence[Take], where: exp.Expr | None = None) -> Operator:
+    """The operator whose columns are `takes`, over the rows where `where` holds."""
+    match relation:
+        case StreamRelation(stream=stream):
+            return _scan(stream, takes, where)
+        case Projection():
+            unfolded = [Take(take.name, relation.unfold(take.node), take.type) for take in takes]
+            outer = relation.unfold(where) if where is not None else None
+            return lower(relation.base, unfolded, all_of([*conjuncts(relation.where), *conjuncts(outer)]))
+        case UnionRelation(inputs=inputs):
+            return Union(tuple(lower(item, takes, where) for item in inputs))
+        case JoinRelation():
+            return _join(relation, takes, where)
+
+
+def _named(name: str, node: exp.Expr, type_: DataType, env: Mapping[Key, DataType]) -> NamedExpression:
+    tables = {table.lower() for table, _ in leaves(node)}
+    hidden = [v for inner in node.find_all(exp.Lambda) for v in inner.expressions if v.name.lower() in tables]
+    if hidden:
+        raise Fault(f"the variable '{hidden[0].name}' hides a stream", hidden[0], "give it another name")
+    reads = tuple(".".join(part for part in key if part) for key in leaves(node))
+    return NamedExpression(name, emit(node, env), type_, reads)
+
+
+def _scan(stream: Stream, takes: Sequence[Take], where: exp.Expr | None) -> Scan:
+    time = {(stream.name, HIDDEN_TIME): leaf(stream.name, stream.time)}
+    env = StreamRelation(stream).columns
+    columns = tuple(_named(take.name, substitute(take.node, time), take.type, env) for take in takes)
+    condition = None if where is None else _named("where", substitute(where, time), BOOLEAN, env)
+    return Scan(stream.name, columns, condition)
+
+
+def _join(relation: JoinRelation, takes: Sequence[Take], where: exp.Expr | None) -> Join:
+    on, after = conjuncts(relation.on), conjuncts(where)
+    pushed: tuple[list[exp.Expr], list[exp.Expr]] = ([], [])
+    if relation.how == "inner":
+        # Conditions on one side hold before the join as well as after it, and keep rows out of its windows.
+        on, after = _push(on, relation, pushed), _push(after, relation, pushed)
+    condition = all_of(on) or exp.Boolean(this=True)
+    rest = all_of(after)
+    used = leaves(*(take.node for take in takes), condition, rest)
+    found, others = separable(
+        [*on, *after] if relation.how == "inner" else on, relation.left.columns, relation.right.columns
+    )
+    left, left_names, compared_left = _side(
+        relation.left, relation.left_us, used, all_of(pushed[0]), relation.right, [c.left for c in found]
+    )
+    right, right_names, compared_right = _side(
+        relation.right, relation.right_us, used, all_of(pushed[1]), relation.left, [c.right for c in found]
+    )
+    names = {**left_names, **right_names}
+    types = relation.columns
+    env = {key_of(name): types[key] for key, name in names.items() if isinstance(name, exp.Column)}
+    remaining = all_of(others)
+    return Join(
+        left=left,
+        right=right,
+        how=relation.how,
+        on=_named("on", substitute(condition, names), BOOLEAN, env),
+        equalities=tuple(_equalities(on, relation, names, env)),
+        columns=tuple(_named(take.name, substitute(take.node, names), take.type, env) for take in takes),
+        where=None if rest is None else _named("where", substitute(rest, names), BOOLEAN, env),
+        comparisons=tuple(
+            Comparison(a, c.operator, b, c.type) for a, b, c in zip(compared_left, compared_right, found, strict=True)
+        ),
+        rest=None if remaining is None else _named("rest", substitute(remaining, names), BOOLEAN, env),
+    )
+
+
+def _push(
+    parts: list[exp.Expr], relation: JoinRelation, pushed: tuple[list[exp.Expr], list[exp.Expr]]
+) -> list[exp.Expr]:
+    """The conditions that need both sides; the others are added to the side they belong to."""
+    kept: list[exp.Expr] = []
+    for part in parts:
+        keys = set(leaves(part))
+        if keys and keys <= set(relation.left.columns):
+            pushed[0].append(part)
+        elif keys and keys <= set(relation.right.columns):
+            pushed[1].append(part)
+        else:
+            kept.append(part)
+    return kept
+
+
+def _side(
+    relation: Relation,
+    range_us: int,
+    used: Sequence[Key],
+    where: exp.Expr | None,
+    other: Relation,
+    compared: Sequence[exp.Expr],
+) -> tuple[JoinSide, dict[Key, exp.Expr], list[str]]:
+    """One input of a join, with the columns used above, what each is called there, and the columns to compare by."""
+    types = relation.columns
+    wanted = [key for key in used if key in types]
+    aliases = list(dict.fromkeys(table for table, _ in types))
+    alias = aliases[0] if len(aliases) == 1 else _fresh("joined", [table for table, _ in other.columns])
+    called = {key: key[1] if len(aliases) == 1 else f"c{number}" for number, key in enumerate(wanted)}
+    takes = [Take(called[key], leaf(*key), types[key]) for key in wanted]
+    names: list[str] = []
+    for node in compared:
+        bare = node.unnest()
+        if isinstance(bare, exp.Column) and key_of(bare) in called:
+            names.append(called[key_of(bare)])
+            continue
+        known = next((take.name for take in takes if take.node == bare), None)
+        name = known or _fresh(f"compared{len(takes)}", list(called.values()))
+        if known is None:
+            takes.append(Take(name, bare, infer(bare, types)))
+        names.append(name)
+    side = JoinSide(alias, lower(relation, takes, where), RangeWindow(range_us))
+    return side, {key: leaf(alias, name) for key, name in called.items()}, names
+
+
+def _fresh(name: str, taken: Sequence[str]) -> str:
+    while name.lower() in (other.lower() for other in taken):
+        name += "_"
+    return name
+
+
+def _equalities(
+    parts: Sequence[exp.Expr], relation: JoinRelation, names: Mapping[Key, exp.Expr], env: Mapping[Key, DataType]
+) -> list[tuple[str, str]]:
+    """Conditions `left expression = right expression`."""
+    left, right = set(relation.left.columns), set(relation.right.columns)
+    found: list[tuple[str, str]] = []
+    for part in (part.unnest() for part in parts):
+        if not isinstance(part, exp.EQ):
+            continue
+        a, b = set(leaves(part.this)), set(leaves(part.expression))
+        sides = [emit(substitute(side, names), env) for side in (part.this, part.expression)]
+        if a and b and a <= left and b <= right:
+            found.append((sides[0], sides[1]))
+        elif a and b and a <= right and b <= left:
+            found.append((sides[1], sides[0]))
+    return found

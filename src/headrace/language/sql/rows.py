@@ -1,0 +1,101 @@
+"""Statistics over the last rows of each key: `FROM s [PARTITION BY k ROWS 100]`."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headrace.language.sql.aggregates import is_aggregate
+from headrace.language.sql.brackets import RowsClause
+from headrace.language.sql.clauses import refuse_clauses
+from headrace.language.sql.columns import Columns, refuse_void
+from headrace.language.sql.emit import emit
+from headrace.language.sql.from_clause import Source, bind_condition
+from headrace.language.sql.infer import infer
+from headrace.language.sql.names import Scope, bind_names
+from headrace.language.sql.outputs import check_names
+from headrace.language.sql.reading import read_expression
+from headrace.language.sql.relation import JoinRelation, Projection, lower
+from headrace.language.sql.report import Fault, Report
+from headrace.language.sql.select_list import select_items
+from headrace.language.sql.spark_text import leaves, rebuilt
+from headrace.model import Finish, Kind, Output, RowsAggregate, RowsWindow, Step, StepFunction
+
+__all__ = ["bind_rows"]
+
+
+def bind_rows(
+    select: exp.Select, source: Source, report: Report, step: StepFunction | None
+) -> tuple[RowsAggregate | Step, Finish]:
+    """Operator and finish of a row window, or of user-defined state; notes problems, raises Fault."""
+    assert isinstance(source.window, RowsClause)
+    if step is None and source.window.rows is None:
+        raise Fault(
+            "PARTITION BY needs ROWS, or a function",
+            select.args["from_"],
+            "write [PARTITION BY k ROWS 100], or give the query a `function:`",
+        )
+    if step is not None and source.window.rows is not None:
+        raise Fault("a function keeps what it likes of its rows", select.args["from_"], "leave ROWS out")
+    refuse_clauses(
+        select,
+        ("group", "having", "order", "limit", "distinct"),
+        "a row window answers on every row" if step is None else "a function's results are what it returns",
+        "filter, order and aggregate the results where they are read",
+    )
+    base = source.relation
+    while isinstance(base, Projection):
+        base = base.base
+    if isinstance(base, JoinRelation):
+        raise Fault("a row window over a join has no order of rows", select, "put the row window on a stream")
+    scope = Scope(source.relation.columns)
+    columns = Columns(scope)
+    where = None
+    with report.catching():
+        where = bind_condition(select.args.get("where"), scope, "WHERE")
+    keys = [
+        _key(bind_names(read_expression(tokens, report.sql), scope), columns, scope) for tokens in source.window.keys
+    ]
+    items = select_items(select, scope)
+    outputs: list[Output] = []
+    for item in items:
+        with report.catching():
+            # A function's rows have columns, each expression one of them, a constant too.
+            node = bind_names(item.node, scope)
+            plain = step is not None and not any(is_aggregate(part) for part in node.walk())
+            bound = columns.column(node) if plain else _rewrite(node, columns)
+            type_ = infer(bound, columns.types)
+            refuse_void(type_, node)
+            outputs.append(Output(item.name, emit(bound, columns.types), type_))
+    check_names(items, report)
+    report.stop_if_wrong()
+    if step is not None:
+        if columns.aggregates:
+            raise Fault("a function gets rows, not aggregates", select, "select plain columns and expressions")
+        child = lower(source.relation, columns.takes, where)
+        rows = tuple((output.name, output.sql.strip("`")) for output in outputs)
+        finish = Finish(tuple(Output(c.name, f"`{c.name}`", c.type) for c in step.results))
+        return Step(child, tuple(dict.fromkeys(keys)), rows, step), finish
+    if not columns.aggregates:
+        raise Fault("a row window without an aggregate", select, "add one, such as AVG(x)")
+    assert source.window.rows is not None
+    window = RowsWindow(tuple(dict.fromkeys(keys)), source.window.rows)
+    return RowsAggregate(lower(source.relation, columns.takes, where), window, columns.aggregates), Finish(
+        tuple(outputs)
+    )
+
+
+def _key(node: exp.Expr, columns: Columns, scope: Scope) -> str:
+    type_ = infer(node, scope.columns)
+    if type_.is_nested or type_.kind is Kind.INTERVAL:
+        raise Fault(f"PARTITION BY takes plain values, not {type_}", node, "use a field, an element or to_json(...)")
+    return columns.column(node).name
+
+
+def _rewrite(node: exp.Expr, columns: Columns) -> exp.Expr:
+    """Aggregates and the largest expressions without one, each as a column."""
+    if is_aggregate(node):
+        return columns.aggregate(node)
+    if not any(is_aggregate(part) for part in node.walk()):
+        # A constant is no column to keep: it stands where it is, as the arguments that must be constants do.
+        return columns.column(node) if leaves(node) else node.copy()
+    return rebuilt(node, lambda part: _rewrite(part, columns))

@@ -1,0 +1,78 @@
+"""The SELECT list: * unfolded, and the name each result column gets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.language.sql.names import Scope
+from headrace.language.sql.report import Fault
+from headrace.language.sql.spark_text import leaf
+
+__all__ = ["SelectItem", "select_items"]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    """One result column: its name, whether the user gave it, its expression and where it stands."""
+
+    name: str
+    aliased: bool
+    node: exp.Expr
+    at: exp.Expr
+
+
+def select_items(select: exp.Select, scope: Scope, stars: bool = True) -> list[SelectItem]:
+    """Items of a SELECT list in order; raises Fault for a * where none may stand."""
+    found: list[SelectItem] = []
+    if not select.expressions:
+        raise Fault("the SELECT list is empty", select, "name the columns you want")
+    for item in select.expressions:
+        star = isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+        if not star:
+            found.append(_item(item))
+            continue
+        if not stars:
+            raise Fault("SELECT * in an aggregate has no meaning", item, "name the keys and aggregates you want")
+        found.extend(_unfolded(item, scope))
+    return found
+
+
+def _unfolded(item: exp.Expr, scope: Scope) -> list[SelectItem]:
+    """The columns * stands for; in a join, names that both sides have get their table's name in front."""
+    table = item.table.lower() if isinstance(item, exp.Column) else None
+    if table is not None and table not in (name.lower() for name in scope.tables):
+        raise Fault(f"unknown table '{table}' before .*", item, f"known: {', '.join(scope.tables)}")
+    keys = [key for key in scope.visible() if table is None or key[0].lower() == table]
+    names = Counter(name.lower() for _, name in scope.visible())
+    return [
+        SelectItem(f"{key[0]}_{key[1]}" if names[key[1].lower()] > 1 else key[1], False, leaf(*key), item)
+        for key in keys
+    ]
+
+
+def _item(item: exp.Expr) -> SelectItem:
+    if isinstance(item, exp.Alias):
+        if not isinstance(item.args["alias"], exp.Identifier) or not item.alias:
+            raise Fault("this alias is not a name", item)
+        return SelectItem(item.alias, True, item.this, item)
+    if isinstance(item, exp.Aliases):
+        raise Fault("an expression takes one alias", item)
+    return SelectItem(_default_name(item), False, item, item)
+
+
+def _default_name(item: exp.Expr) -> str:
+    """The name Spark would give, near enough: the last part of a column, or the expression in lower case."""
+    if isinstance(item, exp.Column):
+        return item.name
+    if isinstance(item, exp.Dot):
+        return str(item.expression.name)
+    if (
+        isinstance(item, exp.Anonymous)
+        and item.name == "count"
+        and isinstance(next(iter(item.expressions), None), exp.Star)
+    ):
+        return "count(1)"
+    return str(item.sql(dialect="spark", comments=False, normalize_functions="lower"))

@@ -1,0 +1,341 @@
+"""Aggregates over a window of event time, in the papers' form and in Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from headrace.language.sql.aggregates import is_aggregate
+from headrace.language.sql.brackets import read_span, time_window
+from headrace.language.sql.columns import Columns, refuse_void
+from headrace.language.sql.emit import emit
+from headrace.language.sql.from_clause import Source, bind_condition
+from headrace.language.sql.infer import infer
+from headrace.language.sql.names import Scope, bind_names
+from headrace.language.sql.outputs import check_names, keeps_ties, read_limit
+from headrace.language.sql.relation import JoinRelation, Projection, is_time, lower
+from headrace.language.sql.report import Fault, Report, offset_of
+from headrace.language.sql.select_list import SelectItem, select_items
+from headrace.language.sql.spark_text import key_of, leaf, rebuilt, spark_text
+from headrace.model import (
+    DataType,
+    Finish,
+    HoppingWindow,
+    Kind,
+    OrderKey,
+    Output,
+    SlidingWindow,
+    WindowAggregate,
+)
+
+__all__ = ["bind_windowed", "window_call"]
+
+TIMESTAMP = DataType(Kind.TIMESTAMP)
+START, END = leaf("", "window_start"), leaf("", "window_end")
+_EDGES = {"window_start": START, "window_end": END}
+_STRUCT = exp.Anonymous(
+    this="named_struct",
+    expressions=[exp.Literal.string("start"), START.copy(), exp.Literal.string("end"), END.copy()],
+)
+
+
+def window_call(select: exp.Select) -> exp.Anonymous | None:
+    """The window(...) that GROUP BY groups by, directly, by alias or by position."""
+    group = select.args.get("group")
+    for node in group.expressions if group is not None else ():
+        found = _is_window(_pointed_at(node, select))
+        if found is not None:
+            return found
+    if group is not None and group.args.get("all"):
+        return next((found for item in select.expressions if (found := _is_window(item.unalias())) is not None), None)
+    return None
+
+
+def _is_window(node: exp.Expr) -> exp.Anonymous | None:
+    return node if isinstance(node, exp.Anonymous) and node.name.lower() == "window" else None
+
+
+def _pointed_at(node: exp.Expr, select: exp.Select) -> exp.Expr:
+    """What a GROUP BY position or alias of a window stands for; anything else stands for itself."""
+    items = select.expressions
+    if (
+        isinstance(node, exp.Literal)
+        and not node.is_string
+        and node.this.isdecimal()
+        and 1 <= int(node.this[:6]) <= len(items)
+    ):
+        target: exp.Expr = items[int(node.this[:6]) - 1].unalias()
+        return target
+    if isinstance(node, exp.Column) and not node.table:
+        for item in items:
+            if isinstance(item, exp.Alias) and item.alias.lower() == node.name.lower() and _is_window(item.this):
+                return item.unalias()
+    return node
+
+
+def bind_windowed(select: exp.Select, source: Source, report: Report) -> tuple[WindowAggregate, Finish]:
+    """Operator and finish of an aggregate over a window of time; notes problems, raises Fault."""
+    return _Windowed(select, source, report).bind()
+
+
+class _Windowed:
+    def __init__(self, select: exp.Select, source: Source, report: Report) -> None:
+        self.report = report
+        self.source = source
+        call = window_call(select)
+        self.window: SlidingWindow | HoppingWindow
+        if call is None:
+            assert isinstance(source.window, SlidingWindow)
+            self.window = source.window
+            specials: dict[str, exp.Expr] = dict(_EDGES)
+        else:
+            if source.window is not None:
+                raise Fault("two windows: one in brackets, one in GROUP BY", call, "keep one of them")
+            self.window = _hopping(call)
+            specials = {**_EDGES, "window": _STRUCT, "window.start": START, "window.end": END}
+        self.select = _without_calls(select, call)
+        self.scope = Scope(source.relation.columns, specials)
+        self.columns = Columns(self.scope)
+        self.columns.types.update({key_of(edge): TIMESTAMP for edge in (START, END)})
+        self.keys: dict[str, str] = {}
+        # Only a node of a key's own kind can be that key: most texts need not be written to find out.
+        self.key_kinds: set[type[exp.Expr]] = set()
+        self.time = None if call is None else self._time(call)
+
+    def _time(self, call: exp.Anonymous) -> str | None:
+        """Checks window(ts, ...); over a join, the name of the column that holds the time it names."""
+        bound = bind_names(call.expressions[0], self.scope)
+        if not is_time(self.source.relation, bound):
+            raise Fault(
+                f"window() takes the stream's time column, not {spark_text(bound)}", call, "see `time:` of the stream"
+            )
+        relation = self.source.relation
+        while isinstance(relation, Projection):
+            relation = relation.base
+        return self.columns.column(bound).name if isinstance(relation, JoinRelation) else None
+
+    def bind(self) -> tuple[WindowAggregate, Finish]:
+        where = None
+        with self.report.catching():
+            where = bind_condition(self.select.args.get("where"), Scope(self.scope.columns), "WHERE")
+        items = select_items(self.select, self.scope, stars=False)
+        bound = [self._bind_item(item) for item in items]
+        aliases = {
+            item.name.lower(): node
+            for item, node in zip(items, bound, strict=True)
+            if item.aliased and node is not None
+        }
+        distinct = self._bind_keys(items, bound, aliases)
+        finish = self._finish(items, bound, aliases, distinct)
+        self.report.stop_if_wrong()
+        child = lower(self.source.relation, self.columns.takes, where)
+        keys = tuple(dict.fromkeys(self.keys.values()))
+        return WindowAggregate(child, self.window, keys, self.columns.aggregates, self.time), finish
+
+    def _bind_item(self, item: SelectItem) -> exp.Expr | None:
+        bound: exp.Expr | None = None
+        with self.report.catching():
+            bound = bind_names(item.node, self.scope)
+        return bound
+
+    def _bind_keys(self, items: list[SelectItem], bound: list[exp.Expr | None], aliases: dict[str, exp.Expr]) -> bool:
+        """Name the group keys; whether results must be made distinct afterwards."""
+        group, distinct = self.select.args.get("group"), self.select.args.get("distinct") is not None
+        plain = [node for node in bound if node is not None and not any(is_aggregate(part) for part in node.walk())]
+        if group is None:
+            grouped = distinct and len(plain) == len(bound)
+            having = self.select.args.get("having")
+            if not distinct and len(plain) == len(bound) and having is None:
+                raise Fault(
+                    "a window without an aggregate", self.select, "add GROUP BY, or an aggregate such as COUNT(*)"
+                )
+            for node in plain if grouped else ():
+                self._add_key(node)
+            return distinct and not grouped
+        if group.args.get("all"):
+            for node in plain:
+                self._add_key(node)
+        scope = Scope(self.scope.columns, self.scope.specials, aliases)
+        for node in group.expressions:
+            with self.report.catching():
+                self._add_key(self._key(node, items, bound, scope))
+        return distinct
+
+    def _key(self, node: exp.Expr, items: list[SelectItem], bound: list[exp.Expr | None], scope: Scope) -> exp.Expr:
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = int(node.this) if node.this.isdecimal() and len(node.this) < 6 else 0
+            if not 1 <= place <= len(items):
+                raise Fault(
+                    f"GROUP BY {node.this}: there is no such column in SELECT",
+                    node,
+                    f"positions go from 1 to {len(items)}",
+                )
+            found = bound[place - 1]
+            return found.copy() if found is not None else exp.Null()
+        if isinstance(node, exp.Tuple):
+            raise Fault("GROUP BY takes plain expressions", node, "write one query per level of grouping")
+        return bind_names(node, scope)
+
+    def _add_key(self, node: exp.Expr) -> None:
+        bare = node.unnest()
+        if any(is_aggregate(part) for part in bare.walk()):
+            raise Fault("an aggregate cannot be a group key", node, "group by columns, and filter with HAVING")
+        if bare == _STRUCT or (isinstance(bare, exp.Column) and bare.name in _EDGES and not bare.table):
+            return
+        type_ = infer(bare, {**self.scope.columns, **self.columns.types})
+        if type_.is_nested or type_.kind is Kind.INTERVAL:
+            raise Fault(
+                f"a group key must be a plain value, not {type_}", node, "use a field, an element or to_json(...)"
+            )
+        self.keys[spark_text(bare)] = self.columns.column(bare).name
+        self.key_kinds.add(type(bare))
+
+    def _rewrite(self, node: exp.Expr) -> exp.Expr:
+        """A bound expression over keys, aggregates and window edges; raises Fault for a column that is neither."""
+        key = self.keys.get(spark_text(node)) if type(node) in self.key_kinds else None
+        if key is not None:
+            return leaf("", key)
+        if is_aggregate(node):
+            return self.columns.aggregate(node)
+        if isinstance(node, exp.Column):
+            if not node.table:
+                return node.copy()
+            raise Fault(
+                f"column '{node.name}' is neither grouped nor aggregated",
+                node,
+                f"add it to GROUP BY, or use MIN({node.name})",
+            )
+        return rebuilt(node, self._rewrite)
+
+    def _final(self, node: exp.Expr, check: Callable[[DataType], None] | None = None) -> tuple[str, DataType]:
+        rewritten = self._rewrite(node).unnest()
+        type_ = infer(rewritten, self.columns.types)
+        if check is not None:
+            check(type_)
+        return emit(rewritten, self.columns.types), type_
+
+    def _finish(
+        self, items: list[SelectItem], bound: list[exp.Expr | None], aliases: dict[str, exp.Expr], distinct: bool
+    ) -> Finish:
+        outputs: list[Output] = []
+        for item, node in zip(items, bound, strict=True):
+            if node is not None:
+                with self.report.catching():
+                    text, type_ = self._final(node)
+                    refuse_void(type_, node)
+                    outputs.append(Output(item.name, text, type_))
+        check_names(items, self.report)
+        scope = Scope(self.scope.columns, self.scope.specials, aliases, aliases_first=True)
+        having: str | None = None
+        if self.select.args.get("having") is not None:
+            with self.report.catching():
+                having = self._having(replace(scope, grouped=self.keys.keys()))
+        order = self._order(scope, outputs)
+        limit: int | None = None
+        with self.report.catching():
+            limit = read_limit(self.select)
+        if limit is not None and not order and not self.report.problems:
+            self.report.add("LIMIT without ORDER BY keeps arbitrary rows", self.select.args["limit"], "add ORDER BY")
+        taken = {output.name.lower() for output in outputs}
+        edges = [Output(name, name, TIMESTAMP) for name in _EDGES if name not in taken]
+        shown = {output.sql for output in (*edges, *outputs)}
+        if distinct and any(key.sql not in shown for key in order) and not self.report.problems:
+            self.report.add(
+                "SELECT DISTINCT has no order by what it does not show",
+                self.select.args["order"],
+                "order by columns of the SELECT list",
+            )
+        # What ties do without an order is a problem that is told above.
+        ties = limit is not None and bool(order) and keeps_ties(self.select)
+        return Finish((*edges, *outputs), having, order, limit, distinct, ties)
+
+    def _having(self, scope: Scope) -> str:
+        clause = self.select.args["having"]
+
+        def condition(type_: DataType) -> None:
+            if type_.kind not in (Kind.BOOLEAN, Kind.UNKNOWN, Kind.NULL):
+                raise Fault(f"HAVING needs a condition, not {type_}", clause, "compare the value with something")
+
+        text, type_ = self._final(bind_names(clause.this, scope), condition)
+        # HAVING NULL keeps no row; Spark's filters want it to have a type.
+        return "CAST(NULL AS BOOLEAN)" if type_.kind is Kind.NULL else text
+
+    def _order(self, scope: Scope, outputs: list[Output]) -> tuple[OrderKey, ...]:
+        clause = self.select.args.get("order")
+        keys: list[OrderKey] = []
+        for term in clause.expressions if clause is not None else ():
+            with self.report.catching():
+                sql = self._order_text(term.this, scope, outputs)
+                descending = bool(term.args.get("desc"))
+                keys.append(OrderKey(sql, descending, bool(term.args.get("nulls_first", not descending))))
+        return tuple(keys)
+
+    def _order_text(self, node: exp.Expr, scope: Scope, outputs: list[Output]) -> str:
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = int(node.this) if node.this.isdecimal() and len(node.this) < 6 else 0
+            if not 1 <= place <= len(outputs):
+                raise Fault(
+                    f"ORDER BY {node.this}: there is no such column in SELECT",
+                    node,
+                    f"positions go from 1 to {len(outputs)}",
+                )
+            return outputs[place - 1].sql
+        text, type_ = self._final(bind_names(node, scope))
+        if type_.kind in (Kind.MAP, Kind.INTERVAL):
+            raise Fault(f"cannot order by {type_}", node)
+        return text
+
+
+def _without_calls(select: exp.Select, call: exp.Anonymous | None) -> exp.Select:
+    """The SELECT with every copy of its window(...) call replaced by the name `window`."""
+    if call is None:
+        return select
+    text = spark_text(call).lower()
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "window" and spark_text(node).lower() == text:
+            name = exp.column("window")
+            name.meta.update(node.meta)
+            return name
+        if isinstance(node, exp.Dot) and isinstance(node.this, exp.Anonymous) and spark_text(node.this).lower() == text:
+            return exp.column(node.expression.name, table="window")
+        return node
+
+    copy = select.transform(replace)
+    assert isinstance(copy, exp.Select)
+    return copy
+
+
+def _hopping(call: exp.Anonymous) -> HoppingWindow:
+    arguments = call.expressions
+    at = offset_of(call) or 0
+    if not 2 <= len(arguments) <= 4:
+        raise Fault(
+            f"window takes 2 to 4 arguments, not {len(arguments)}", call, "write window(ts, '10 minutes', '2 minutes')"
+        )
+    spans: list[int] = []
+    for argument, what in zip(
+        arguments[1:], ("the window's size", "the window's slide", "the window's start"), strict=False
+    ):
+        literal = (
+            argument.this if isinstance(argument, exp.Interval) and argument.args.get("unit") is None else argument
+        )
+        text = literal.this if isinstance(literal, exp.Literal) and literal.is_string else None
+        if (
+            isinstance(argument, exp.Interval)
+            and argument.args.get("unit") is not None
+            and isinstance(argument.this, exp.Literal)
+        ):
+            text = f"{argument.this.this} {argument.args['unit'].sql('spark')}"
+        if text is None:
+            raise Fault(
+                f"{what} must be a text such as '10 minutes'", argument, "write window(ts, '10 minutes', '2 minutes')"
+            )
+        spans.append(read_span(text, what, at))
+    size = spans[0]
+    slide = spans[1] if len(spans) > 1 else size
+    window = time_window(size, slide, at, spans[2] % slide if len(spans) > 2 and slide else 0)
+    assert isinstance(window, HoppingWindow)
+    return window
