@@ -25,8 +25,9 @@ def test_text_says_what_runs_where_and_what_it_saves(capsys: pytest.CaptureFixtu
     told = explained(capsys, SITES)
     assert "placement (optimal)" in told
     assert "frankfurt runs " in told
-    assert "link oregon to virginia" in told
-    assert "warehouse: cost" in told
+    assert "from oregon to virginia: " in told
+    assert "if everything were shipped (warehouse) (" in told
+    assert "value > 500 holds for 0.333 of the rows of requests" in told
 
 
 def test_json_has_the_graph_and_the_placement(capsys: pytest.CaptureFixture[str]):
@@ -63,3 +64,9 @@ def test_what_cannot_be_placed_is_not_drawn(capsys: pytest.CaptureFixture[str], 
     (tmp_path / "p.yml").write_text(SITES.read_text().replace("max_latency: 200 ms", "max_latency: 50 ms"))
     assert "there is no placement to draw" in explained(capsys, tmp_path / "p.yml", "--svg", code=2)
     assert "impossible" in explained(capsys, tmp_path / "p.yml")
+
+
+def test_check_names_a_bound_that_cannot_be_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    (tmp_path / "p.yml").write_text(SITES.read_text().replace("max_latency: 200 ms", "max_latency: 50 ms"))
+    assert _run(["check", str(tmp_path / "p.yml")], False) == 2
+    assert "there is no placement" in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_the_table_of_a_placement() -> None:
         'count -> show           rome   hub   (5 kB/s)  25',
         'merge -> answers "<1>"  hub    hub    500 B/s   -',
         'show -> answers "<1>"   hub    hub    400 B/s   -',
-        "2.02 MB/s on 2 links; cost 2.45e+07 (bytes/s x ms); longest path 25 ms; for a test",
+        "2.02 MB/s between 2 pairs of sites; cost 2.45e+07 (bytes/s x ms); longest path 25 ms; for a test",
     ]  # fmt: skip
 
 
@@ -182,6 +182,6 @@ def test_a_placement_at_one_site_has_no_links() -> None:
     problem = Problem((Part("a", "hub"), Part("b", "hub")), (Flow("a", "b", 1.0),), NETWORK)
     placement: Placement = problem.placed({"a": "hub", "b": "hub"}, "all at home")
     assert flow_table(problem, placement).endswith(
-        "0 B/s on 0 links; cost 0 (bytes/s x ms); longest path 0 ms; all at home"
+        "0 B/s between 0 pairs of sites; cost 0 (bytes/s x ms); longest path 0 ms; all at home"
     )
     assert shapes(draw_svg(problem, placement))[1] == []

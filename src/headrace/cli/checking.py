@@ -15,8 +15,9 @@ from headrace.cli.preflight import look_around
 from headrace.errors import Problem, SpecError
 from headrace.language import lacking_packages, line_of, load_pipeline
 from headrace.model import Pipeline, Query, Step
-from headrace.planning import plan_query
+from headrace.planning import place, plan_pipeline, plan_query
 from headrace.policies import tuning_of
+from headrace.policies.placement import Infeasible
 
 __all__ = ["Examined", "examine", "make_importable", "why_missing"]
 
@@ -118,6 +119,16 @@ def examine(spec: Path, conf: Mapping[str, str] | None = None, spark: bool = Fal
             missing = why_missing(function)
             if missing is not None:
                 problems.append(Problem(f"{what} '{function}' is not there: {missing}", query=query.name))
+    if pipeline.network is not None and not problems:
+        placed = place(pipeline, plan_pipeline(pipeline)[0])
+        if isinstance(placed.found, Infeasible):
+            # A bound on latency holds whatever flows; a capacity is judged by rates that may be guesses.
+            said = f"there is no placement: {placed.found.reason}"
+            notes.append(said) if placed.found.best_latency_ms is None else problems.append(
+                Problem(
+                    said, file=str(spec), line=line_of(spec, "placement"), hint="allow more in placement.max_latency"
+                )
+            )
     for found in look_around(pipeline, settings):
         problem = replace(found.problem, file=str(spec), line=line_of(spec, *found.keys))
         notes.append(str(problem)) if found.note else problems.append(problem)

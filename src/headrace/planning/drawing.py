@@ -47,7 +47,8 @@ def flow_table(problem: Problem, placement: Placement, crossing: bool = False) -
 
 def _sum(problem: Problem, placement: Placement) -> str:
     links = problem.links_of(placement.sites)
-    on = f"{format_bytes(sum(links.values()))}/s on {len(links)} link{'' if len(links) == 1 else 's'}"
+    pairs = f"{len(links)} pair{'' if len(links) == 1 else 's'} of sites"
+    on = f"{format_bytes(sum(links.values()))}/s between {pairs}"
     cost = f"cost {placement.cost:.6g} (bytes/s x ms)"
     return f"{on}; {cost}; longest path {format_ms(placement.latency_ms)}; {placement.reason}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.model import Pipeline
 from headrace.planning.drawing import flow_table, format_ms
-from headrace.planning.placing import placement_problem
+from headrace.planning.placing import ask_placement
 from headrace.planning.rates import KnownRates
 from headrace.planning.sharing import Workload
 from headrace.policies.placement import Infeasible, Placement, Problem
@@ -28,6 +28,7 @@ class Placed:
     strategy: str
     found: Placement | Infeasible
     others: dict[str, Placement | Infeasible]
+    guesses: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -39,13 +40,18 @@ class Placed:
             "strategy": self.strategy,
             "feasible": True,
             "why": self.found.reason,
+            "guesses": list(self.guesses),
             "sites": dict(self.found.sites),
             "flows": [[f.source, f.target, f.bytes_per_s] for f in self.problem.flows],
             "links": [{"from": a, "to": b, "bytes_per_s": rate} for (a, b), rate in sorted(links.items())],
             "cost": self.found.cost,
             "latency_ms": self.found.latency_ms,
             "compared": {
-                name: {"cost": each.cost, "latency_ms": each.latency_ms}
+                name: {
+                    "cost": each.cost,
+                    "latency_ms": each.latency_ms,
+                    "bytes_per_s": self._crossing(each),
+                }
                 for name, each in self.others.items()
                 if isinstance(each, Placement)
             },
@@ -64,18 +70,33 @@ class Placed:
         lines += ["", *(f"  {line}" for line in flow_table(self.problem, self.found, crossing=True).splitlines())]
         for (a, b), rate in sorted(self.problem.links_of(self.found.sites).items()):
             distance = format_ms(self.problem.network.distance_ms(a, b))
-            lines.append(f"  link {a} to {b}: {format_bytes(rate)}/s, {distance}")
-        for name, each in self.others.items():
-            if isinstance(each, Infeasible):
-                lines.append(f"  {name}: impossible: {each.reason}")
-                continue
-            share = f", {self.found.cost / each.cost:.3g} of it here" if each.cost else ""
-            lines.append(f"  {name}: cost {each.cost:.6g}, longest path {format_ms(each.latency_ms)}{share}")
+            lines.append(f"  from {a} to {b}: {format_bytes(rate)}/s, {distance} by the shortest path")
+        lines += ["", *(f"  {self._beside(name, each)}" for name, each in self.others.items())]
+        if self.guesses:
+            lines += ["  guessed, until a run has measured it (--from CHECKPOINT):"]
+            lines += [f"    {guess}" for guess in self.guesses]
         return "\n".join(lines)
+
+    def _crossing(self, placement: Placement) -> float:
+        return sum(self.problem.links_of(placement.sites).values())
+
+    def _beside(self, name: str, other: Placement | Infeasible) -> str:
+        """How this placement compares with another."""
+        if isinstance(other, Infeasible):
+            return f"{name} is impossible: {other.reason}"
+        assert isinstance(self.found, Placement)
+        ours, theirs = self._crossing(self.found), self._crossing(other)
+        saved = f" ({1 - ours / theirs:.0%} less)" if theirs > ours else ""
+        what = "if everything were shipped (warehouse)" if name == "warehouse" else f"by {name}"
+        ratio = f"; cost {self.found.cost / other.cost:.3g} times that of {name}" if other.cost else ""
+        return (
+            f"{format_bytes(ours)}/s cross the network instead of {format_bytes(theirs)}/s {what}{saved}{ratio}, "
+            f"whose longest path takes {format_ms(other.latency_ms)}"
+        )
 
 
 def place(pipeline: Pipeline, workload: Workload, known: KnownRates | None = None) -> Placed:
     """The placement of a pipeline that has sites, by its strategy."""
-    problem, strategy = placement_problem(pipeline, workload, known), pipeline.placement.strategy
+    (problem, guesses), strategy = ask_placement(pipeline, workload, known), pipeline.placement.strategy
     others = {name: STRATEGIES[name](problem) for name in COMPARED if name != strategy}
-    return Placed(problem, strategy, STRATEGIES[strategy](problem), others)
+    return Placed(problem, strategy, STRATEGIES[strategy](problem), others, guesses)

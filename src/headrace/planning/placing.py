@@ -23,13 +23,22 @@ from headrace.planning.synopsis import AnswerPlan
 from headrace.policies.placement import Flow, Part, Problem
 from headrace.units import SECOND_US
 
-__all__ = ["placement_problem"]
+__all__ = ["ask_placement", "placement_problem"]
 
 _TIME = Column("p", DataType(Kind.TIMESTAMP))
+# Letters of an expression that stands in a name.
+MOST_SHOWN = 40
 
 
 def placement_problem(pipeline: Pipeline, workload: Workload, known: KnownRates | None = None) -> Problem:
     """The problem of placing a workload at the pipeline's sites; ValueError if it has no sites."""
+    return ask_placement(pipeline, workload, known)[0]
+
+
+def ask_placement(
+    pipeline: Pipeline, workload: Workload, known: KnownRates | None = None
+) -> tuple[Problem, tuple[str, ...]]:
+    """The same, and what was guessed for it, in sentences."""
     if pipeline.network is None:
         raise ValueError(f"pipeline '{pipeline.name}' has no sites; declare them under sites:")
     draft = _Draft(pipeline, known or KnownRates())
@@ -39,7 +48,7 @@ def placement_problem(pipeline: Pipeline, workload: Workload, known: KnownRates 
         else:
             made = draft.add_flow(plan)
             draft.deliver(name, f"{_word(plan)} {draft.named(plan)}", made)
-    return draft.problem()
+    return draft.problem(), tuple(draft.guesses)
 
 
 @dataclass
@@ -53,6 +62,7 @@ class _Draft:
     loads: dict[str, float] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     makes: dict[str, Flowing] = field(default_factory=dict)
+    guesses: dict[str, None] = field(default_factory=dict)  # in order, each once
 
     def problem(self) -> Problem:
         assert self.pipeline.network is not None
@@ -89,7 +99,20 @@ class _Draft:
         for site in places:
             raw = stream_flow(stream, self.known, len(places))
             source = self.part(f"{stream.name}@{site}", site)
-            passed = Flowing(raw.rows_per_s * selectivity(feed.where), min(width, raw.row_bytes))
+            if stream.rate is None and stream.name not in self.known.streams:
+                self.guesses[f"{stream.name} brings {raw.rows_per_s:g} rows/s at each site, as it declares no rate"] = (
+                    None
+                )
+            if feed.where is not None:
+                share = f"{selectivity(feed.where):.3g}"
+                self.guesses[f"{_without(feed.where, feed)} holds for {share} of the rows of {stream.name}"] = None
+            # A row that is declared to be longer than its types say has longer columns.
+            scaled = width * raw.row_bytes / row_bytes(stream.columns)
+            passed = Flowing(raw.rows_per_s * selectivity(feed.where), scaled)
+            text = (
+                f"[{_without(', '.join(feed.columns), feed) or 'time'}] of {stream.name} takes {scaled:.3g} bytes a row"
+            )
+            self.guesses[text] = None
             node = self.part(f"{stream.name}@{site} {_shown(feed)}")
             self.send(source, node, raw)
             found.append((node, passed))
@@ -135,17 +158,30 @@ class _Draft:
         answer = self.part(f"answer {name}")
         groups = 0.0
         for id_ in workload.sources_of(name):
-            panes = self._merged(id_, workload.kept[id_], plan)
-            self.send(f"merge {id_}", answer, panes)
+            panes = self._merged(id_, workload, plan)
+            self.send(f"merge {self.synopsis(id_, workload)}", answer, panes)
             groups = groups or panes.rows_per_s * workload.kept[id_].pane_us / SECOND_US
         window, limit = plan.aggregate.window, plan.query.finish.limit
         rows = min(max(groups, 1.0), limit if limit is not None else groups or 1.0)
         width = sum(width_of(output.type) for output in plan.query.finish.outputs) + 2 * width_of(_TIME.type)
         self.deliver(name, answer, Flowing(rows * SECOND_US / window.slide_us, width))
 
-    def _merged(self, id_: str, kept: Kept, plan: AnswerPlan) -> Flowing:
+    def synopsis(self, id_: str, workload: Workload) -> str:
+        """A synopsis in the words of the queries it serves: their groups, or the values of something by group."""
+        if id_ not in self.names:
+            owners = ", ".join(name for name in workload.plans if id_ in workload.sources_of(name))
+            feed = workload.kept[id_].synopsis.feeds[0]
+            detail = None if feed.detail is None else _without(feed.detail, RowFeed(feed.stream, None, ()))
+            # A sketch is an expression of many lines: its first words tell nothing.
+            what = "groups" if detail is None else f"values of {detail}" if len(detail) <= MOST_SHOWN else "sketches"
+            text = f"{what} for {owners}"
+            self.names[id_] = text if text not in self.names.values() else f"{text} ({id_})"
+        return self.names[id_]
+
+    def _merged(self, id_: str, workload: Workload, plan: AnswerPlan) -> Flowing:
         """A synopsis: partial aggregates where they save bytes, and their merge; the panes that come of it."""
-        merge = f"merge {id_}"
+        kept, named = workload.kept[id_], self.synopsis(id_, workload)
+        merge = f"merge {named}"
         if merge in self.makes:
             return self.makes[merge]
         self.part(merge)
@@ -158,7 +194,7 @@ class _Draft:
             total += flowing.rows_per_s
             read += born
             if made.bytes_per_s < flowing.bytes_per_s:
-                partial = f"partial {id_} of {source.partition(' [')[0]}"
+                partial = f"partial {named} at {source.partition(' [')[0]}"
                 # A union may read one stream twice, by different filters.
                 partial = self.part(partial if (partial, merge) not in self.flows else f"{partial}, again")
                 self.send(source, partial, flowing)
@@ -196,8 +232,11 @@ class _Draft:
         pane_s, detail = kept.pane_us / SECOND_US, kept.synopsis.detail
         # Measurements seldom repeat: of numbers with a fraction every row is guessed to have another.
         if detail is not None and (detail.is_float or detail.kind is Kind.DECIMAL):
+            self.guesses[f"rows differ in their {self.names.get(id_, id_).partition(' for ')[0]}"] = None
             return passed
         keys = len(kept.synopsis.keys) + (detail is not None)
+        if keys:
+            self.guesses[f"a key has {GUESSED_VALUES:g} different values"] = None
         groups = GUESSED_VALUES**keys if keys else 1.0
         # Of g groups, r rows that fall on them by chance hit g (1 - (1 - 1/g)^r).
         rows = passed * pane_s
@@ -219,8 +258,12 @@ def _shown(feed: RowFeed) -> str:
     '[key, amount] where amount > 5'
     """
     columns = ", ".join(feed.columns) or "time"
-    text = f"[{columns}]" + (f" where {feed.where}" if feed.where else "")
-    return text.replace(f"{feed.stream}.", "")
+    return _without(f"[{columns}]" + (f" where {feed.where}" if feed.where else ""), feed)
+
+
+def _without(sql: str, feed: RowFeed) -> str:
+    """SQL without the name of its stream before each column."""
+    return sql.replace(f"{feed.stream}.", "")
 
 
 def _word(plan: FlowPlan) -> str:
