@@ -69,3 +69,15 @@ def test_rows_are_absorbed_where_nothing_else_is_installed(task: AbsorbTask, tmp
 def test_what_is_not_installed_there_is_missed(tmp_path: Path) -> None:
     done = run_alone(ALONE.replace("import headrace\n", "import headrace\nimport sqlglot\n"), tmp_path, "none")
     assert "No module named 'sqlglot'" in done.stderr
+
+
+def test_what_is_missing_is_told_where_it_is_missing(tmp_path: Path) -> None:
+    script = """
+import sys
+sys.path[:0] = sys.argv[1:2]
+from headrace.kernels.lacking import find_lacking
+print("; ".join(find_lacking({"numpy": "1", "pyarrow": "2", "polars": "3"}, [0])))
+"""
+    done = run_alone(script, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(f"lack {name} in " in done.stdout for name in ("numpy", "pyarrow", "polars"))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import pickle
-import socket
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +12,10 @@ import pyarrow as pa
 
 from headrace.kernels.chunks import open_filesystem
 
-__all__ = ["Decoded", "Probe", "find_lacking", "obey", "obey_by_bin", "written"]
+__all__ = ["Decoded", "Probe", "obey", "obey_by_bin", "written"]
 
 # The property of a job that holds its order.
 ORDER = "headrace.order"
-# What tasks import besides Headrace itself and PySpark, which comes with Spark.
-NEEDED = ("numpy", "pyarrow", "polars")
 
 
 def written(order: Callable[[Any], Iterable[Any]]) -> str:
@@ -79,16 +74,3 @@ class Probe:
                 yield None if same else f"{self.uri} has another content there"
             except Exception as error:  # whatever Arrow says, it means no
                 yield f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def find_lacking(wanted: dict[str, str], numbers: Iterable[int]) -> Iterator[str]:
-    """A sentence for each package that this task cannot import, or has in another version than `wanted`."""
-    where = f"executors on {socket.gethostname()}"
-    for name in NEEDED:
-        try:
-            found = str(importlib.import_module(name).__version__)
-        except ImportError:
-            yield f"{where} lack {name} in {sys.executable}"
-            continue
-        if found != wanted[name]:
-            yield f"{where} have {name} {found} in {sys.executable}, the driver has {wanted[name]}"

@@ -93,6 +93,6 @@ def test_executors_without_polars_are_refused_in_a_sentence(cluster: Cluster, tm
     output, _ = driver.communicate(timeout=PATIENCE_S)
     assert driver.returncode == 2, output[-3000:]
     assert "lack polars in " in output
-    assert "install it for the Python of the executors" in output
+    assert "install the driver's versions for the Python of the executors" in output
     assert "Traceback" not in output
     assert not (tmp_path / "state" / "manifests").exists()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import EnvironmentProblem
-from headrace.kernels.orders import NEEDED, find_lacking
+from headrace.kernels.lacking import NEEDED, find_lacking
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
