@@ -163,9 +163,9 @@ def test_an_older_state_is_migrated() -> None:
 )
 def test_another_state_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
     known = replace(begin(1, 64), version=1, schema="k STRING, n BIGINT, s BIGINT")
-    operator().check({"q": planned()}, {"q": known.to_json()}, {"q": count})
+    operator().check({"q": planned()}, {"q": known}, {"q": count})
     with pytest.raises(StateError, match=f"query 'q' .*{message}"):
-        operator().check({"q": planned(**changes)}, {"q": known.to_json()}, {"q": count})
+        operator().check({"q": planned(**changes)}, {"q": known}, {"q": count})
 
 
 @pytest.mark.parametrize(

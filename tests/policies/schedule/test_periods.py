@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.model.pipeline import SCHEDULES
 from headrace.policies import Costs, PeriodChoice, SchedulePolicy, SubGroup, choose_periods, cost_per_pane
-from headrace.policies.schedule.executions import periods
+from headrace.policies.schedule import periods
 
 COMPARISONS = Costs(-1, 1, 0)
 # Section 4.2: windows of 10, 5, 6 min every 2; 15, 12 min every 3; 20, 30 min every 5; panes of a minute.
