@@ -54,7 +54,7 @@ class Arrays:
 
     @cached_property
     def arriving(self) -> Floats:
-        """The milliseconds to the site of the row from that of the column: `delay`, laid out for minima over senders."""
+        """The milliseconds to the row's site from the column's: `delay`, laid out for minima over senders."""
         return np.ascontiguousarray(self.delay.T)
 
     @property
@@ -97,7 +97,7 @@ class Arrays:
         return total
 
     @staticmethod
-    def sent(readers: Sequence[tuple[int, float]], at: Sequence[int] | Ints) -> dict[int, float]:
+    def sent(readers: Sequence[tuple[int, float]], at: Sequence[int] | Mapping[int, int] | Ints) -> dict[int, float]:
         """By site what its readers there make a part send, in bytes per second: the widest of their flows."""
         found: dict[int, float] = {}
         for reader, rate in readers:
@@ -110,7 +110,8 @@ class Arrays:
         found = [0.0] * len(self.names)
         for part in self.order:
             found[part] = max(
-                (found[source] + float(self.delay[at[source], at[part]]) for source, _ in self.inputs[part]), default=0.0
+                (found[source] + float(self.delay[at[source], at[part]]) for source, _ in self.inputs[part]),
+                default=0.0,
             )
         return found
 
@@ -130,7 +131,9 @@ class Arrays:
 
     def loads(self, at: Sequence[int] | Ints) -> Floats:
         """What runs at each site, in the unit of capacities."""
-        return np.bincount(np.asarray(at, dtype=np.intp), weights=self.load, minlength=len(self.sites))
+        found: Floats = np.zeros(len(self.sites))
+        np.add.at(found, np.asarray(at, dtype=np.intp), self.load)
+        return found
 
     def fits(self, loads: Floats) -> bool:
         """Whether no site has more than its capacity."""

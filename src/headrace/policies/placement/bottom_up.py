@@ -133,13 +133,16 @@ class Draft:
     def moves(self, part: int, chosen: Configuration) -> dict[int, int]:
         """By part the site at which a configuration puts it: the operator and all that is placed anew below it."""
         found = {part: chosen.site}
-        for child, site in chosen.children.items():
+        waiting = list(chosen.children.items())
+        while waiting:
+            child, site = waiting.pop()
             if site != self.at[child]:
-                found |= self.moves(child, self.configured(child, site))
+                found[child] = site
+                waiting += self.configured(child, site).children.items()
         return found
 
     def fits(self, moves: Mapping[int, int]) -> bool:
-        """Whether sites have room for what is placed so far, after these moves; parts that cannot move count at once."""
+        """Whether sites have room for all that is placed after these moves, and for all that cannot move."""
         if self.arrays.is_roomy:
             return True
         at = [moves.get(part, site) for part, site in enumerate(self.at)]
@@ -214,13 +217,12 @@ def place_bottom_up(
     for part in arrays.order:
         draft.weigh(part)
         home = arrays.home[part]
-        if home is None:
-            offered = sorted(consider(draft, part), key=lambda each: each.cost)
-        else:
-            offered = [draft.configured(part, home), draft.unmoved(part, home)]
-        moves = _first_that_fits(draft, part, offered)
+        offered = [draft.configured(part, home)] if home is not None else list(consider(draft, part))
+        moves = _cheapest_that_fits(draft, part, offered)
         if moves is None and home is None:
-            moves = _first_that_fits(draft, part, _anywhere(draft, part))
+            moves = _cheapest_that_fits(
+                draft, part, [draft.configured(part, site) for site in range(len(arrays.sites))]
+            )
         if moves is None:
             if np.isfinite(draft.gamma[part]).any():
                 return Infeasible(f"no site that will do has room left for '{arrays.names[part]}'")
@@ -229,13 +231,11 @@ def place_bottom_up(
     return problem.placed(arrays.named(draft.at), reason)
 
 
-def _anywhere(draft: Draft, part: int) -> list[Configuration]:
-    sites = [int(site) for site in np.argsort(draft.gamma[part], kind="stable")]
-    return [draft.configured(part, site) for site in sites] + [draft.unmoved(part, site) for site in sites]
-
-
-def _first_that_fits(draft: Draft, part: int, offered: list[Configuration]) -> dict[int, int] | None:
-    for each in offered:
+def _cheapest_that_fits(draft: Draft, part: int, offered: list[Configuration]) -> dict[int, int] | None:
+    """Where sites have capacities, each configuration is also tried with the children left where they are."""
+    if not draft.arrays.is_roomy:
+        offered = [*offered, *(draft.unmoved(part, site) for site in dict.fromkeys(each.site for each in offered))]
+    for each in sorted(offered, key=lambda each: each.cost):
         if math.isfinite(each.cost) and draft.fits(moves := draft.moves(part, each)):
             return moves
     return None

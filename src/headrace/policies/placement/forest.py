@@ -73,9 +73,10 @@ def _least_sums(cost: Floats, rate: float, arriving: Floats) -> Floats:
 class Forest:
     """Parts that may move, children first, and what they cost.
 
-    Arrays are by *column*, the position in `choices` of the part. `charge` is the cost of a part at a site by itself, `start` the
-    milliseconds at which settled parts reach it there (-inf if none feed it), `tail` those from there along settled
-    parts to answers (-inf if none). `base` is the cost of flows between settled parts.
+    Arrays are by *column*, the position of a site in `choices` of the part. `charge` is the cost of a part at a site by
+    itself, `start` the milliseconds at which settled parts reach it there (-inf if none feed it), `tail` those from
+    there along settled parts to answers (-inf if none). Of paths and flows between settled parts alone, `settled_ms` is
+    the longest and `base` the cost.
     """
 
     nodes: tuple[int, ...]
@@ -85,6 +86,7 @@ class Forest:
     children: Mapping[int, tuple[int, ...]]
     start: Mapping[int, Floats]
     tail: Mapping[int, Floats]
+    settled_ms: float
     base: float
 
     @property
@@ -199,8 +201,14 @@ class Forest:
             position = {int(column): number for number, column in enumerate(rows)}
             less = {position[v]: rate for v, rate in edge.less.items() if v in position}
             edges[node] = Edge(edge.reader, edge.rate, edge.arriving[np.ix_(rows, kept[node])], less)
-        cut = {name: {n: getattr(self, name)[n][kept[n]] for n in self.nodes} for name in ("charge", "start", "tail")}
-        return replace(self, choices=tuple(choices), edges=edges, **cut)
+        return replace(
+            self,
+            choices=tuple(choices),
+            edges=edges,
+            charge={node: self.charge[node][kept[node]] for node in self.nodes},
+            start={node: self.start[node][kept[node]] for node in self.nodes},
+            tail={node: self.tail[node][kept[node]] for node in self.nodes},
+        )
 
 
 def is_forest(arrays: Arrays, choices: Sequence[Ints]) -> bool:
@@ -230,45 +238,50 @@ def forest_of(arrays: Arrays, choices: Sequence[Ints], charges: Sequence[Floats 
     """The forest of parts that have a choice; `charges`, by part and by site of the network, are added to the costs."""
     nodes = _nodes(arrays, choices)
     ordered = tuple(part for part in arrays.order if part in nodes)
-    settled = [int(sites[0]) if len(sites) == 1 else -1 for sites in choices]
-    arrival, remaining = _settled_latencies(arrays, nodes, settled)
     charge: dict[int, Floats] = {}
     for node in ordered:
         extra = charges[node] if charges is not None else None
         charge[node] = np.zeros(len(choices[node])) if extra is None else extra[choices[node]].copy()
     edges: dict[int, Edge] = {}
-    base = 0.0
-    for part, readers in enumerate(arrays.readers):
-        there = arrays.sent([reader for reader in readers if settled[reader[0]] >= 0], settled)
-        moving = next(((reader, rate) for reader, rate in readers if settled[reader] < 0), None)
+    base = math.fsum(_add_sent(arrays, choices, nodes, part, charge, edges) for part in range(len(arrays.names)))
+    children: dict[int, list[int]] = {node: [] for node in ordered}
+    for child in ordered:
+        if child in edges:
+            children[edges[child].reader].append(child)
+    below = {node: tuple(found) for node, found in children.items()}
+    start, tail, settled_ms = _settled_latencies(arrays, choices, ordered)
+    return Forest(ordered, tuple(choices), charge, edges, below, start, tail, settled_ms, base)
+
+
+def _add_sent(
+    arrays: Arrays,
+    choices: Sequence[Ints],
+    nodes: set[int],
+    part: int,
+    charge: dict[int, Floats],
+    edges: dict[int, Edge],
+) -> float:
+    """Adds what a part sends to the charges and edges, and returns what of it nothing can change."""
+    readers = arrays.readers[part]
+    fixed = {reader: int(choices[reader][0]) for reader, _ in readers if len(choices[reader]) == 1}
+    there = arrays.sent([(reader, rate) for reader, rate in readers if reader in fixed], fixed)
+    moving, rate = next(((reader, rate) for reader, rate in readers if reader not in fixed), (None, 0.0))
+    sending = np.zeros(len(choices[part]))
+    for site, widest in there.items():
+        sending += widest * arrays.delay[choices[part], site]
+    if part in nodes:
+        charge[part] += sending
         below = next((reader for reader, _ in readers if reader in nodes), None)
-        sending = sum((rate * arrays.delay[choices[part], site] for site, rate in there.items()), start=np.zeros(1))
-        if part in nodes:
-            charge[part] += sending
-            if below is not None:
-                rate = moving[1] if moving else 0.0
-                less = _reduced(choices[below], rate, there) if moving else {}
-                edges[part] = Edge(below, rate, _arriving(arrays, choices[part], choices[below]), less)
-        else:
-            base += float(sending[0]) if readers else 0.0
-            if moving:
-                reader, rate = moving
-                rates = np.full(len(choices[reader]), rate)
-                for column, lower in _reduced(choices[reader], rate, there).items():
-                    rates[column] = lower
-                charge[reader] += rates * arrays.delay[settled[part], choices[reader]]
-    start, tail = {}, {}
-    for node in ordered:
-        start[node] = _latest(
-            [arrival[s] + arrays.delay[settled[s], choices[node]] for s, _ in arrays.inputs[node] if s not in nodes],
-            len(choices[node]),
-        )
-        tail[node] = _latest(
-            [remaining[r] + arrays.delay[choices[node], settled[r]] for r, _ in arrays.readers[node] if r not in nodes],
-            len(choices[node]),
-        )
-    children = {node: tuple(child for child in ordered if child in edges and edges[child].reader == node) for node in ordered}
-    return Forest(ordered, tuple(choices), charge, edges, children, start, tail, base)
+        if below is not None:
+            less = {} if moving is None else _reduced(choices[below], rate, there)
+            edges[part] = Edge(below, rate, _arriving(arrays, choices[part], choices[below]), less)
+        return 0.0
+    if moving is not None:
+        rates = np.full(len(choices[moving]), rate)
+        for column, lower in _reduced(choices[moving], rate, there).items():
+            rates[column] = lower
+        charge[moving] += rates * arrays.delay[choices[part][0], choices[moving]]
+    return float(sending[0])
 
 
 def _arriving(arrays: Arrays, sources: Ints, targets: Ints) -> Floats:
@@ -287,26 +300,30 @@ def _reduced(choices: Ints, rate: float, there: Mapping[int, float]) -> dict[int
     }
 
 
-def _latest(arrivals: Sequence[Floats], size: int) -> Floats:
-    return np.max(arrivals, axis=0) if arrivals else np.full(size, -math.inf)
-
-
 def _settled_latencies(
-    arrays: Arrays, nodes: set[int], settled: Sequence[int]
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Arrival at parts that no choice precedes, and what remains from parts that no choice follows."""
-    arrival: dict[int, float] = {}
+    arrays: Arrays, choices: Sequence[Ints], nodes: Sequence[int]
+) -> tuple[dict[int, Floats], dict[int, Floats], float]:
+    """By part of the forest, and column: when settled parts reach it, and how long settled parts take after it.
+
+    The last is the longest path through settled parts alone.
+    """
+    movable = set(nodes)
+    at = [int(sites[0]) for sites in choices]  # of settled parts; the others are left out
+    arrival, remaining = [0.0] * len(at), [0.0] * len(at)
     for part in arrays.order:
-        if settled[part] >= 0 and all(source in arrival for source, _ in arrays.inputs[part]):
-            arrival[part] = max(
-                (arrival[s] + float(arrays.delay[settled[s], settled[part]]) for s, _ in arrays.inputs[part]),
-                default=0.0,
-            )
-    remaining: dict[int, float] = {}
+        for source, _ in arrays.inputs[part]:
+            if source not in movable and part not in movable:
+                arrival[part] = max(arrival[part], arrival[source] + float(arrays.delay[at[source], at[part]]))
     for part in reversed(arrays.order):
-        if settled[part] >= 0 and all(reader in remaining for reader, _ in arrays.readers[part]):
-            remaining[part] = max(
-                (remaining[r] + float(arrays.delay[settled[part], settled[r]]) for r, _ in arrays.readers[part]),
-                default=0.0,
-            )
-    return arrival, remaining
+        for reader, _ in arrays.readers[part]:
+            if reader not in movable and part not in movable:
+                remaining[part] = max(remaining[part], remaining[reader] + float(arrays.delay[at[part], at[reader]]))
+    start: dict[int, Floats] = {}
+    tail: dict[int, Floats] = {}
+    for node in nodes:
+        before = [(arrival[s], at[s]) for s, _ in arrays.inputs[node] if s not in movable]
+        after = [(remaining[r], at[r]) for r, _ in arrays.readers[node] if r not in movable]
+        none = np.full(len(choices[node]), -math.inf)
+        start[node] = np.max([none, *(ms + arrays.delay[site, choices[node]] for ms, site in before)], axis=0)
+        tail[node] = np.max([none, *(ms + arrays.delay[choices[node], site] for ms, site in after)], axis=0)
+    return start, tail, max(arrival, default=0.0)

@@ -132,7 +132,7 @@ def _cut(prices: _Prices, kept: Mapping[int, Ints]) -> _Prices:
 
 
 def _prices(tree: Forest, known: dict[int, int], bound: float) -> tuple[_Prices, dict[int, int]]:
-    """Prices with a high lower bound, by the subgradient method, and the cheapest placement met that keeps the bound."""
+    """Prices of a high lower bound, by the subgradient method, and the cheapest placement met that keeps the bound."""
     payers = [node for node in tree.nodes if np.isfinite(tree.start[node]).all()]
     own = dict.fromkeys(payers, 0.0)
     best: _Prices | None = None
@@ -155,11 +155,11 @@ def _prices(tree: Forest, known: dict[int, int], bound: float) -> tuple[_Prices,
         step = scale * gap / norm
         own = {node: max(0.0, own[node] + step * excess[node]) for node in payers}
     assert best is not None
-    through = best_forest(tree, best.own, best.below).through(best.inside)
+    through = _with_prices(tree, best.own, best.below).through(best.inside)
     return replace(best, through=through), known
 
 
-def best_forest(tree: Forest, own: Mapping[int, float], below: Mapping[int, float]) -> Forest:
+def _with_prices(tree: Forest, own: Mapping[int, float], below: Mapping[int, float]) -> Forest:
     """The tree with the prices of milliseconds in its charges and rates."""
     charge = dict(tree.charge)
     for node, price in own.items():
@@ -175,7 +175,7 @@ def _priced(tree: Forest, own: Mapping[int, float], bound: float) -> tuple[_Pric
     below: dict[int, float] = {}
     for node in tree.nodes:
         below[node] = own.get(node, 0.0) + sum(below[child] for child in tree.children[node])
-    forest = best_forest(tree, own, below)
+    forest = _with_prices(tree, own, below)
     inside = forest.inside()
     prices = _Prices(dict(own), below, {}, inside, bound)
     value = sum(float(inside[root].min()) for root in tree.roots) - prices.credit
@@ -194,14 +194,13 @@ def _excess(tree: Forest, columns: Mapping[int, int], payers: list[int], bound: 
     return {node: float(tree.start[node][columns[node]]) + rest[node] - bound for node in payers}
 
 
-def _fronts(
-    tree: Forest, bound: float, prices: _Prices | None = None, most: float = math.inf
-) -> dict[int, int] | None:
-    """The best columns of one tree within the bound; ways that cannot cost `most` or less at these prices are left out."""
+def _fronts(tree: Forest, bound: float, prices: _Prices | None = None, most: float = math.inf) -> dict[int, int] | None:
+    """The best columns of one tree within the bound, but for ways that must cost more than `most` at these prices."""
     remaining = tree.least_remaining()
     labels: dict[int, _Labels] = {}
     for node in tree.nodes:
-        made = [_at_column(tree, labels, node, column, bound - remaining[node][column]) for column in range(len(tree.choices[node]))]
+        limits = bound - remaining[node]
+        made = [_at_column(tree, labels, node, column, float(limit)) for column, limit in enumerate(limits)]
         found = _joined([way for way in made if way is not None])
         if found is not None and prices is not None:
             found = _affordable(found, prices, node, most)
@@ -216,9 +215,7 @@ def _fronts(
     return {node: int(labels[node].column[number]) for node, number in numbers.items()}
 
 
-def _at_column(
-    tree: Forest, labels: Mapping[int, _Labels], node: int, column: int, limit: float
-) -> _Labels | None:
+def _at_column(tree: Forest, labels: Mapping[int, _Labels], node: int, column: int, limit: float) -> _Labels | None:
     """The front of a part at one site: what its children's fronts come to there."""
     least = float(tree.start[node][column])
     if least > limit:

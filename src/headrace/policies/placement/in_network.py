@@ -13,7 +13,7 @@ from headrace.policies.placement.bottom_up import Configuration, Draft, permutat
 from headrace.policies.placement.edge_plus import edge_plus_cases
 from headrace.policies.placement.problem import Infeasible, Placement, Problem
 
-__all__ = ["candidates", "in_network"]
+__all__ = ["candidates", "in_network", "in_network_cases"]
 
 # Configurations weighed per operator, those of least separation: k in the paper, which gives no number.
 RANKED = 64
@@ -26,12 +26,12 @@ def in_network(problem: Problem, ranked: int = RANKED) -> Placement | Infeasible
     return place_bottom_up(
         problem,
         problem.arrays.delay,
-        partial(_cases, ranked=ranked),
+        partial(in_network_cases, ranked=ranked),
         "the least bytes times distance, at sources, the proxy or between them",
     )
 
 
-def _cases(draft: Draft, part: int, ranked: int) -> Iterator[Configuration]:
+def in_network_cases(draft: Draft, part: int, ranked: int) -> Iterator[Configuration]:
     """Edge+'s cases; the operator at each of its candidates; the `ranked` configurations of least separation."""
     yield from edge_plus_cases(draft, part)
     sites = candidates(draft, part)

@@ -21,9 +21,13 @@ __all__ = ["Outcome", "Verdict", "least_cost", "least_latency", "size_of"]
 # HiGHS stops at an absolute gap of 1e-6 and allows as much error in a row: costs and latencies are scaled so that this
 # is less than one part in 10^9 of them.
 _SCALE = 1e4
-# Branches times variables after which the best placement so far is taken: some ten seconds. A limit in seconds would
+# Branches times variables after which the best placement so far is taken: some seconds. A limit in seconds would
 # make the answer depend on the machine.
-_MOST_WORK = 4_000_000
+_MOST_WORK = 2_000_000
+
+
+# Where new rows have entries: the row among the new ones, the column, the factor.
+_Term = tuple[Ints, Ints, Floats | float]
 
 
 class Verdict(enum.Enum):
@@ -96,7 +100,9 @@ class _Program:
         for part in range(len(choices)):
             self.limit([(np.zeros(len(self.x[part]), dtype=np.intp), self.x[part], 1.0)], 1, 1.0, 1.0)
         self.pairs = {
-            (part, reader): self._pair(part, reader) for part, readers in enumerate(arrays.readers) for reader, _ in readers
+            (part, reader): self._pair(part, reader)
+            for part, readers in enumerate(arrays.readers)
+            for reader, _ in readers
         }
 
     def variables(self, count: int, whole: bool = False, upper: float = 1.0) -> Ints:
@@ -110,14 +116,12 @@ class _Program:
         """Adds to the objective."""
         self.spent.append((columns, cost))
 
-    def limit(
-        self, terms: Sequence[tuple[Ints, Ints, Floats | float]], height: int, low: float, high: float | Floats
-    ) -> None:
-        """New rows: each term is (row among the new ones, column, factor)."""
+    def limit(self, terms: Sequence[_Term], height: int, low: float, high: float) -> None:
+        """New rows, each between `low` and `high`."""
         for row, column, factor in terms:
             self.rows.append((row + self.height, column, np.broadcast_to(factor, len(column)).astype(np.float64)))
         self.low.append(np.full(height, low))
-        self.high.append(np.broadcast_to(high, height).astype(np.float64))
+        self.high.append(np.full(height, high))
         self.height += height
 
     def _pair(self, part: int, reader: int) -> Ints:
@@ -168,9 +172,8 @@ class _Program:
         one = np.zeros(1, dtype=np.intp)
         for (part, reader), columns in self.pairs.items():
             flat = columns.ravel()
-            taken = self._delay(part, reader).ravel() / unit
-            terms = [(one, reached[[reader]], 1.0), (one, reached[[part]], -1.0), (np.zeros(len(flat), np.intp), flat, -taken)]
-            self.limit(terms, 1, 0.0, np.inf)
+            taken: _Term = (np.zeros(len(flat), dtype=np.intp), flat, -self._delay(part, reader).ravel() / unit)
+            self.limit([(one, reached[[reader]], 1.0), (one, reached[[part]], -1.0), taken], 1, 0.0, np.inf)
         for end in self.arrays.ends:
             if longest is None:
                 self.limit([(one, reached[[end]], 1.0)], 1, 0.0, (bound or 0.0) / unit)

@@ -32,20 +32,11 @@ def best_latency(arrays: Arrays) -> float | None:
 
 
 def _of_forest(arrays: Arrays) -> float:
-    """The longest of paths through settled parts alone, which nothing can change, and of the quickest of all others."""
     forest = forest_of(arrays, arrays.everywhere())
-    moving = set(forest.nodes)
-    at = forest.sites({})
-    arrival = [0.0] * len(at)
-    for part in arrays.order:
-        if part not in moving:
-            for source, _ in arrays.inputs[part]:
-                if source not in moving:
-                    arrival[part] = max(arrival[part], arrival[source] + float(arrays.delay[at[source], at[part]]))
-    return max([least_bound(forest), *arrival])
+    return max(least_bound(forest), forest.settled_ms)
 
 
 def _at_one_site(arrays: Arrays) -> list[list[int]]:
-    return [
-        [site if home is None else home for home in arrays.home] for site in sorted({arrays.home[end] or 0 for end in arrays.ends})
-    ]
+    """All that can move where answers are wanted, for each such place."""
+    homes = sorted({home for end in arrays.ends if (home := arrays.home[end]) is not None})
+    return [[site if home is None else home for home in arrays.home] for site in homes]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headrace.policies.placement.arrays import SLACK, Arrays, Ints
+from headrace.policies.placement.arrays import SLACK, Arrays, Ints, within
 from headrace.policies.placement.edge import edge
 from headrace.policies.placement.edge_plus import edge_plus
 from headrace.policies.placement.forest import Forest, forest_of, is_forest
@@ -22,6 +22,7 @@ from headrace.policies.placement.fronts import best_within
 from headrace.policies.placement.in_network import in_network
 from headrace.policies.placement.integer import Verdict, least_cost, size_of
 from headrace.policies.placement.latency import SMALL
+from headrace.policies.placement.narrow import worthwhile
 from headrace.policies.placement.problem import Infeasible, Placement, Problem
 from headrace.policies.placement.search import Charges, improved, repaired, total_cost
 from headrace.policies.placement.warehouse import answer_sites, warehouse
@@ -41,9 +42,10 @@ _NOT_FOUND = "no placement found that keeps to the bound and the capacities; tha
 def place_at_least_cost(
     problem: Problem, known: Sequence[Sequence[int]] = (), charges: Charges = None
 ) -> Placement | Infeasible:
-    """Places all operators such that bytes times distance are least; never worse than `known`, where a search is needed.
+    """Places all operators such that bytes times distance are least.
 
-    `charges`, by part and by site of the network, are added to the cost of flows.
+    Where that takes a search, the outcome is never worse than `known`. `charges`, by part and by site of the network,
+    are added to the cost of flows.
     """
     arrays = problem.arrays
     choices = arrays.everywhere()
@@ -55,17 +57,13 @@ def place_at_least_cost(
     if problem.max_latency_ms is not None:
         bounded = best_within(forest, problem.max_latency_ms)
         # A path without operators may be too long, too.
-        if bounded is None or not _in_time(arrays, forest.sites(bounded), problem.max_latency_ms):
+        if bounded is None or not within(arrays.latency(forest.sites(bounded)), problem.max_latency_ms):
             return problem.refused("of these operators")
         columns, how = bounded, f"the least cost of all placements within {problem.max_latency_ms:.6g} ms"
     at = forest.sites(columns)
     if arrays.fits(arrays.loads(at)):
         return problem.placed(arrays.named(at), how)
     return place_jointly(problem, [*known, at], charges, forest)
-
-
-def _in_time(arrays: Arrays, at: Sequence[int], bound: float) -> bool:
-    return arrays.latency(at) <= bound * (1 + SLACK)
 
 
 def place_jointly(
@@ -81,25 +79,28 @@ def place_jointly(
     arrays, bound = problem.arrays, problem.max_latency_ms
     choices = arrays.everywhere()
     found = _searched(problem, known, charges)
-    if found and relaxed is not None:
-        choices = _worthwhile(relaxed, total_cost(arrays, found[0], charges))
     if size_of(arrays, choices) > SMALL:
-        return _refined(problem, found, charges)
-    outcome = least_cost(arrays, choices, bound, charges)
-    if outcome.at is not None and arrays.keeps(outcome.at, bound):
-        found = _cheapest_first(arrays, [list(outcome.at), *found], charges)
-    if not found:
-        return _why_none(problem) if outcome.verdict is Verdict.NONE else Infeasible(_NOT_FOUND)
-    how = _EXACT if outcome.verdict is Verdict.PROVED else _SEARCHED
-    return problem.placed(arrays.named(found[0]), how)
+        found = _refined(problem, found, charges)
+        if found and relaxed is not None:
+            choices = worthwhile(arrays, relaxed, total_cost(arrays, found[0], charges))
+    verdict = Verdict.UNKNOWN
+    if size_of(arrays, choices) <= SMALL:
+        outcome = least_cost(arrays, choices, bound, charges)
+        verdict = outcome.verdict
+        if outcome.at is not None:
+            # The solver's tolerance may let a path be too long by a hair; nothing is proved then.
+            verdict = verdict if arrays.keeps(outcome.at, bound) else Verdict.UNKNOWN
+            sound = [at for at in (list(outcome.at), *found) if arrays.keeps(at, bound)]
+            found = _cheapest_first(arrays, sound, charges)
+    if found:
+        return problem.placed(arrays.named(found[0]), _EXACT if verdict is Verdict.PROVED else _SEARCHED)
+    return _why_none(problem) if verdict is Verdict.NONE else Infeasible(_NOT_FOUND)
 
 
-def _refined(problem: Problem, found: list[list[int]], charges: Charges) -> Placement | Infeasible:
-    """The best of known placements, improved by integer programs over the sites that they use."""
+def _refined(problem: Problem, found: list[list[int]], charges: Charges) -> list[list[int]]:
+    """Known placements, cheapest first, and better ones by integer programs over the sites that they use."""
     arrays, bound = problem.arrays, problem.max_latency_ms
-    if not found:
-        return Infeasible(_NOT_FOUND)
-    for _ in range(_MOST_REFINEMENTS):
+    for _ in range(_MOST_REFINEMENTS if found else 0):
         choices = _familiar(arrays, found)
         if size_of(arrays, choices) > SMALL:
             choices = _familiar(arrays, found[:1])
@@ -112,7 +113,7 @@ def _refined(problem: Problem, found: list[list[int]], charges: Charges) -> Plac
         if total_cost(arrays, better, charges) >= total_cost(arrays, found[0], charges) * (1 - SLACK):
             break
         found = [better, *found]
-    return problem.placed(arrays.named(found[0]), _SEARCHED)
+    return found
 
 
 def _familiar(arrays: Arrays, found: Sequence[Sequence[int]]) -> tuple[Ints, ...]:
@@ -149,17 +150,3 @@ def _searched(problem: Problem, known: Sequence[Sequence[int]], charges: Charges
 
 def _cheapest_first(arrays: Arrays, found: list[list[int]], charges: Charges) -> list[list[int]]:
     return sorted(found, key=lambda at: total_cost(arrays, at, charges))
-
-
-def _worthwhile(forest: Forest, cost: float) -> tuple[Ints, ...]:
-    """By part the sites that are in some placement, without capacities, of at most this cost."""
-    choices = list(forest.choices)
-    inside = forest.inside()
-    through = forest.through(inside)
-    for tree in forest.trees():
-        (root,) = tree.roots
-        others = forest.base + sum(float(inside[other].min()) for other in forest.roots if other != root)
-        for node in tree.nodes:
-            kept = np.flatnonzero(through[node] + others <= cost * (1 + SLACK))
-            choices[node] = forest.choices[node][kept]
-    return tuple(choices)

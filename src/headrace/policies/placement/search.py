@@ -152,15 +152,12 @@ def _block_moved(
 def _blocks(arrays: Arrays, choices: Sequence[Ints]) -> tuple[frozenset[int], ...]:
     """Sets of parts whose costs form a forest: grown from every reader of a shared part, and from each answer."""
     free = [part for part in reversed(arrays.order) if len(choices[part]) > 1]
-    seeds = [(part,) for end in arrays.ends for part, _ in arrays.inputs[end] if part in set(free)]
+    seeds: list[list[int]] = [[part] for end in arrays.ends for part, _ in arrays.inputs[end] if part in free]
     for part, readers in enumerate(arrays.readers):
         moving = [reader for reader, _ in readers if len(choices[reader]) > 1]
         if len(moving) > 1:
-            seeds += [(reader, part) if part in set(free) else (reader,) for reader in moving]
-    found: dict[frozenset[int], None] = {}
-    for seed in seeds:
-        found.setdefault(_grown(arrays, choices, seed, free))
-    return tuple(found)
+            seeds += [[reader, part] if part in free else [reader] for reader in moving]
+    return tuple(dict.fromkeys(_grown(arrays, choices, seed, free) for seed in seeds))
 
 
 def _grown(arrays: Arrays, choices: Sequence[Ints], seed: Sequence[int], free: Sequence[int]) -> frozenset[int]:

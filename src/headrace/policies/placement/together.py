@@ -38,13 +38,11 @@ def one_by_one(
     for end in arrays.ends:
         seen |= {arrays.names[part] for part in _feeding(arrays, end)}
         here = seen | placed.keys()
-        parts = tuple(
-            replace(part, home=placed.get(part.name)) for part in problem.parts if part.name in here
-        )
+        parts = tuple(replace(part, home=placed.get(part.name)) for part in problem.parts if part.name in here)
         flows = tuple(flow for flow in problem.flows if flow.source in seen and flow.target in seen)
         found = strategy(replace(problem, parts=parts, flows=flows))
         if isinstance(found, Infeasible):
-            return Infeasible(f"query '{arrays.names[end]}', placed after others: {found.reason}", found.best_latency_ms)
+            return replace(found, reason=f"answers '{arrays.names[end]}', placed after others: {found.reason}")
         placed |= found.sites
     return problem.placed(placed, "each query by itself, one after the other")
 

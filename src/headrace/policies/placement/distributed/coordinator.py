@@ -148,11 +148,14 @@ def _local(state: ZoneState, task: Task, decided: Mapping[str, Decision]) -> Loc
             branches.append(Branch(flow.bytes_per_s, child.place, child.table, child.leaves))
     everywhere = _subtree(state).places
     above = path[here + 1 :]
+    homes = tuple(step.home for step in above)
+    # Operators above that may all move are taken to be at the proxy, so they add nothing to the way there.
+    straight = all(home is None for home in homes[:-1])
     return Local(
         branches=tuple(branches),
         rules=rules,
         home=path[here].home,
-        above=tuple(step.home for step in above),
+        above=homes[-1:] if straight else homes,
         asked=everywhere if rules.variant == "edge" else tuple(v for step in above for v in step.common),
         candidates=tuple(dict.fromkeys(v for child in below for v in child.candidates)),
         order=everywhere,

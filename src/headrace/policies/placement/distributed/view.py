@@ -43,15 +43,17 @@ class View:
 
     def merged(self, others: Iterable[View]) -> View:
         """All that this view and others know."""
-        views = [view for view in (self, *others) if view.places]
-        places = tuple(dict.fromkeys(place for view in views for place in view.places))
-        position = {place: number for number, place in enumerate(places)}
-        ms = _unknown(len(places))
+        views = [self, *others]
+        position = dict(self.position)
         for view in views:
-            rows = np.array([position[place] for place in view.places])
+            for place in view.places:
+                position.setdefault(place, len(position))
+        ms = _unknown(len(position))
+        for view in views:
+            rows = np.array([position[place] for place in view.places], dtype=np.intp)
             cells = rows[:, None], rows
             ms[cells] = np.minimum(ms[cells], view.ms)
-        return View(places, ms)
+        return View(tuple(position), ms)
 
     def over(self, places: Sequence[str]) -> Floats:
         """The distances between some places, in their order."""
