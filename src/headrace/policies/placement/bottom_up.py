@@ -46,7 +46,9 @@ class Draft:
         self.price = price  # what a byte per second costs between two sites
         self.proxy = answer_sites(arrays)  # where the answers of each part are wanted
         self.bound = math.inf if bound is None else bound * (1 + SLACK / 2)
-        self.at = [-1] * len(arrays.names)
+        self.at = [-1] * len(arrays.names)  # where each part was placed by itself: lambda in the paper
+        self.now = [-1] * len(arrays.names)  # where it is by what was decided above it
+        self.chosen: dict[tuple[int, int], Configuration] = {}
         self.gamma: list[Floats] = [np.zeros(0)] * len(arrays.names)
         self.latency: list[Floats] = [np.zeros(0)] * len(arrays.names)
         # By operator and child: the sites where the child is better placed beside the operator than left alone.
@@ -117,9 +119,11 @@ class Draft:
         self.gamma[part], self.latency[part] = total, latest
 
     def configured(self, part: int, site: int) -> Configuration:
-        """The configuration that gamma has weighed for a part at a site."""
-        beside = {child: site for child, _ in self.arrays.inputs[part] if site in self.beside[part, child]}
-        return Configuration(float(self.gamma[part][site]), site, beside)
+        """The configuration that was chosen for a part at a site, or else the one that gamma has weighed."""
+        if (part, site) in self.chosen:
+            return self.chosen[part, site]
+        children = {c: site if site in self.beside[part, c] else self.at[c] for c, _ in self.arrays.inputs[part]}
+        return Configuration(float(self.gamma[part][site]), site, children)
 
     def unmoved(self, part: int, site: int) -> Configuration:
         """A part at a site, with all its children where they are."""
@@ -128,7 +132,8 @@ class Draft:
             place = self.at[child]
             cost += float(self.gamma[child][place] + rate * self.price[place, site])
             latency = max(latency, float(self.latency[child][place] + self.arrays.delay[place, site]))
-        return Configuration(cost if latency <= self.limit(part)[site] else math.inf, site, {})
+        children = {child: self.at[child] for child, _ in self.arrays.inputs[part]}
+        return Configuration(cost if latency <= self.limit(part)[site] else math.inf, site, children)
 
     def moves(self, part: int, chosen: Configuration) -> dict[int, int]:
         """By part the site at which a configuration puts it: the operator and all that is placed anew below it."""
@@ -136,16 +141,15 @@ class Draft:
         waiting = list(chosen.children.items())
         while waiting:
             child, site = waiting.pop()
-            if site != self.at[child]:
-                found[child] = site
-                waiting += self.configured(child, site).children.items()
+            found[child] = site
+            waiting += self.configured(child, site).children.items()
         return found
 
     def fits(self, moves: Mapping[int, int]) -> bool:
         """Whether sites have room for all that is placed after these moves, and for all that cannot move."""
         if self.arrays.is_roomy:
             return True
-        at = [moves.get(part, site) for part, site in enumerate(self.at)]
+        at = [moves.get(part, site) for part, site in enumerate(self.now)]
         loads = np.zeros(len(self.arrays.sites))
         for part, site in enumerate(at):
             home = self.arrays.home[part]
@@ -154,24 +158,20 @@ class Draft:
                 loads[where] += self.arrays.load[part]
         return self.arrays.fits(loads)
 
-    def settle(self, part: int, moves: Mapping[int, int]) -> None:
-        """Carries out the moves and weighs the parts above them again."""
+    def settle(self, part: int, chosen: Configuration, moves: Mapping[int, int]) -> None:
+        """Carries out the moves. What a part costs elsewhere stays what it was: its children would go back there."""
         for moved, site in moves.items():
-            self.at[moved] = site
-        if len(moves) > 1:
-            below = self._below(part)
-            for other in self.arrays.order:
-                if other in below and self.arrays.inputs[other]:
-                    self.weigh(other)
-
-    def _below(self, part: int) -> set[int]:
-        found, waiting = {part}, [part]
-        while waiting:
-            for child, _ in self.arrays.inputs[waiting.pop()]:
-                if child not in found:
-                    found.add(child)
-                    waiting.append(child)
-        return found
+            self.now[moved] = site
+        # What fits may cost more than gamma has weighed for the site, and a permutation less.
+        self.at[part], self.chosen[part, chosen.site] = chosen.site, chosen
+        self.gamma[part][chosen.site] = chosen.cost
+        self.latency[part][chosen.site] = max(
+            (
+                float(self.latency[child][site] + self.arrays.delay[site, chosen.site])
+                for child, site in chosen.children.items()
+            ),
+            default=0.0,
+        )
 
 
 def permutations(
@@ -218,24 +218,26 @@ def place_bottom_up(
         draft.weigh(part)
         home = arrays.home[part]
         offered = [draft.configured(part, home)] if home is not None else list(consider(draft, part))
-        moves = _cheapest_that_fits(draft, part, offered)
-        if moves is None and home is None:
-            moves = _cheapest_that_fits(
+        found = _cheapest_that_fits(draft, part, offered)
+        if found is None and home is None:
+            found = _cheapest_that_fits(
                 draft, part, [draft.configured(part, site) for site in range(len(arrays.sites))]
             )
-        if moves is None:
+        if found is None:
             if np.isfinite(draft.gamma[part]).any():
                 return Infeasible(f"no site that will do has room left for '{arrays.names[part]}'")
             return problem.refused("found this way")
-        draft.settle(part, moves)
-    return problem.placed(arrays.named(draft.at), reason)
+        draft.settle(part, *found)
+    return problem.placed(arrays.named(draft.now), reason)
 
 
-def _cheapest_that_fits(draft: Draft, part: int, offered: list[Configuration]) -> dict[int, int] | None:
+def _cheapest_that_fits(
+    draft: Draft, part: int, offered: list[Configuration]
+) -> tuple[Configuration, dict[int, int]] | None:
     """Where sites have capacities, each configuration is also tried with the children left where they are."""
     if not draft.arrays.is_roomy:
         offered = [*offered, *(draft.unmoved(part, site) for site in dict.fromkeys(each.site for each in offered))]
     for each in sorted(offered, key=lambda each: each.cost):
         if math.isfinite(each.cost) and draft.fits(moves := draft.moves(part, each)):
-            return moves
+            return each, moves
     return None
