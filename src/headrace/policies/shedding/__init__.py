@@ -1,0 +1,39 @@
+"""Shedding load where it costs least: two strategies and a baseline over one network of places.
+
+network, rates, objective ─┬▶ fit/              feasible input tables, looked up place by place: strategy `fit`
+                           ├▶ central.py        the optimum, by linear programming: strategy `central`
+                           └▶ uncoordinated.py  every place for itself: the baseline
+                              plan.py           what each of them returns, and the outcome that judges it
+"""
+
+from headrace.policies.shedding.amounts import Amount
+from headrace.policies.shedding.central import plan_centrally
+from headrace.policies.shedding.network import Branch, Input, Network, Place, Port, expected, link, offered
+from headrace.policies.shedding.objective import Fair, Objective, Throughput, by_priority
+from headrace.policies.shedding.plan import Kept, Outcome, PlacePlan, Plan, load_of, outcome
+from headrace.policies.shedding.uncoordinated import plan_uncoordinated, take_in_turn
+
+__all__ = [
+    "Amount",
+    "Branch",
+    "Fair",
+    "Input",
+    "Kept",
+    "Network",
+    "Objective",
+    "Outcome",
+    "Place",
+    "PlacePlan",
+    "Plan",
+    "Port",
+    "Throughput",
+    "by_priority",
+    "expected",
+    "link",
+    "load_of",
+    "offered",
+    "outcome",
+    "plan_centrally",
+    "plan_uncoordinated",
+    "take_in_turn",
+]
