@@ -176,6 +176,16 @@ def test_imports_go_down_the_layers(module: str):
     assert not wrong, f"'{layer}' may import {sorted(ALLOWED_IMPORTS[layer])}"
 
 
+def test_an_epoch_knows_the_port_and_no_kind_of_operator():
+    tree = tree_of("headrace.engine.epoch")
+    operators = {name for _, name in imports_of("headrace.engine.epoch") if ".operators" in name}
+    assert {name.rpartition(".")[0] for name in operators} == {"headrace.engine.operators.port"}
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert not names & {"isinstance", "getattr", "hasattr", "type"}, "an epoch asks the port, never what is behind it"
+    assert not {name for name in names if name.endswith("Plan")}
+    assert MODULES["headrace.engine.epoch"].read_text().count("\n") <= 260, "six steps fit on a few screens"
+
+
 def test_the_table_has_no_cycle():
     seen: set[str] = set()
     remaining = dict(ALLOWED_IMPORTS)

@@ -232,7 +232,7 @@ class Pipeline:
         hooks: Hooks | None = None,
     ) -> Run:
         """Starts the pipeline from where its checkpoint ends; `once` stops when all rows there are now are used."""
-        from headrace.engine.run import start
+        from headrace.engine.assemble import start
 
         settings: EngineSettings = self._model.engine
         try:

@@ -21,6 +21,7 @@ import headrace as hr
 from headrace.cli.rereading import Rereading
 from headrace.engine import Hooks, build_session, session_settings
 from headrace.errors import HeadraceError, LockedError
+from headrace.model import SCHEDULE
 
 
 class Driver:
@@ -127,7 +128,7 @@ class Driver:
 
     def decided(self, decision: Any) -> None:
         value = decision.to_json()
-        value.pop("flows", None)
+        value["nodes"] = {node: made for node, made in value["nodes"].items() if node == SCHEDULE}
         self.journal.note("decision", **{k: v for k, v in value.items() if k != "what"})
 
     def committed(self, manifest: Any) -> None:

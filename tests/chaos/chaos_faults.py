@@ -169,14 +169,23 @@ class Faults:
 
 
 def _workers() -> list[psutil.Process]:
-    """Spark's Python workers: what its daemon has forked."""
+    """Spark's Python workers: what its daemons have forked, below this driver or below its executors elsewhere."""
     found = []
-    for process in psutil.Process().children(recursive=True):
+    for process in _below([psutil.Process(), *_executors()]):
         with contextlib.suppress(psutil.Error):
             parent = process.parent()
             words = " ".join(process.cmdline())
             if "pyspark.daemon" in words and parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()):
                 found.append(process)
+    return found
+
+
+def _below(families: list[psutil.Process]) -> list[psutil.Process]:
+    """All descendants of some processes, of which one may just be ending."""
+    found = []
+    for process in families:
+        with contextlib.suppress(psutil.Error):
+            found += process.children(recursive=True)
     return found
 
 
@@ -231,7 +240,7 @@ class StorageFault:
 
 def make_storage_fail(current: Callable[[], StorageFault | None]) -> None:
     """Has every storage that the engine opens from now on ask for the fault that is due."""
-    from headrace.engine import run
+    from headrace.engine import assemble
     from headrace.engine.sinks import choose as sinks
     from headrace.engine.state import storage as module
 
@@ -244,7 +253,7 @@ def make_storage_fail(current: Callable[[], StorageFault | None]) -> None:
         made.__class__ = type(type(made).__name__, (type(made),), methods)
         return made
 
-    run.open_storage = opened
+    assemble.open_storage = opened
     sinks.open_storage = opened
 
 

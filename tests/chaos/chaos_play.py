@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,10 @@ def play(seed: int, home: Path, without: str = "nothing", plain: bool = False, b
                     shutil.copytree(home / "disk", home / "kept", dirs_exist_ok=True)
     except Wrong as wrong:
         outcome.verdict, outcome.why = "wrong", str(wrong)
+    except Exception as failure:
+        # What nobody thought of is wrong too, and the other seeds have their turn.
+        outcome.verdict, outcome.why = "wrong", f"{type(failure).__name__}: {failure}"
+        (home / "failure.txt").write_text(traceback.format_exc())
     except BaseException as failure:
         if type(failure).__name__ != "Skipped":
             raise

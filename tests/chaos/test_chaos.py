@@ -6,12 +6,15 @@ away, and the seed must then fail (`README.md`).
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from chaos_plan import POINTS, RARE_POINTS, Act, Ask, Fault, Life, Plan, make_plan
 from chaos_play import play
+from chaos_without import SAFEGUARDS
 from chaos_world import World
 
 # Between them: kills after the sinks and after the manifest, and every fault that needs no cluster.
@@ -57,6 +60,17 @@ def test_all_lives_but_the_last_end_by_a_kill_and_the_last_flushes(seed: int) ->
     assert all(fault.kind != "kill driver" for act in plan.lives[-1].acts for fault in act.faults)
     assert plan.lives[-1].acts[-1].flush
     assert not plan.lives[-1].acts[-1].faults
+
+
+@pytest.mark.parametrize("safeguard", SAFEGUARDS)
+def test_a_safeguard_is_there_to_be_taken_away(safeguard: str) -> None:
+    """In a process of its own: whoever renames what is patched learns it here, and not by a seed that fails anyhow."""
+    here = Path(__file__).parent
+    code = (
+        f"import sys; sys.path.insert(0, {str(here)!r}); from chaos_without import take_away; take_away({safeguard!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_plan_reads_as_what_will_happen() -> None:

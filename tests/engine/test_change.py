@@ -196,7 +196,7 @@ def test_after_a_change_the_same_pipeline_goes_on_where_the_run_was_killed(world
         if point == "before-manifest":
             raise SystemError("killed")
 
-    run._parts.epochs._probe = die
+    run._parts.epochs._epoch._probe = die
     world.write(1)
     with pytest.raises(hr.HeadraceError):
         run.process_all_available()
@@ -271,7 +271,7 @@ def test_a_query_that_is_behind_at_the_end_of_its_lifetime_owes_its_windows(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One window per epoch is answered, and after the gap at epoch 4 more than one is due in an epoch."""
-    monkeypatch.setattr("headrace.engine.epoch.MOST_EMPTY_WINDOWS", 1)
+    monkeypatch.setattr("headrace.engine.operators.aggregates.MOST_EMPTY_WINDOWS", 1)
     world.write(6)
     run = world.start(("brief", "SELECT COUNT(*) AS n FROM r [WINDOW 20 s]", "80 seconds"), once=True, flush=True)
     run.await_termination()

@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--queries", type=int, default=2000, help="how many queries to generate (2000)")
     parser.add_argument("--seed", default="1", help="where chance begins (1)")
     parser.add_argument("--pipeline", type=int, default=200, help="queries that run together in one pipeline (200)")
+    parser.add_argument("--first", type=int, default=0, help="the first round; those before it are left out (0)")
     parser.add_argument("--replay", help="a round's seed and queries, such as 1.3:17,18, as printed with a mismatch")
     parser.add_argument("--shapes", help="only queries of these shapes: window, join, rows, 'window over join'")
     arguments = parser.parse_args()
@@ -34,18 +35,18 @@ def main() -> int:
             if arguments.replay:
                 seed, _, numbers = arguments.replay.partition(":")
                 only = [int(number) for number in numbers.split(",")]
-                made = play(spark, Path(home) / "replay", seed, 0, only=only, shapes=shapes, say=print)
+                made = play(spark, Path(home) / "replay", seed, 0, only=only, shapes=shapes, say=_say)
                 for outcome in made.outcomes:
                     print(f"{outcome.verdict}: {outcome.query.sql}\n  judge: {outcome.query.judge}\n  {outcome.detail}")
                 return int(bool(made.of("mismatch")))
-            number = 0
+            number = arguments.first
             while number * arguments.pipeline < arguments.queries:
                 count = min(arguments.pipeline, arguments.queries - number * arguments.pipeline)
                 began = time.monotonic()
                 seed = f"{arguments.seed}.{number}"
                 number += 1
                 try:
-                    made = play(spark, Path(home) / seed, seed, count, shapes=shapes, say=print)
+                    made = play(spark, Path(home) / seed, seed, count, shapes=shapes, say=_say)
                 except HeadraceError as failure:
                     # A run that stops takes all its queries along: whatever made it, that must not happen.
                     print(f"\nMISMATCH the run of round {seed} stopped: {failure}", flush=True)
@@ -63,6 +64,10 @@ def main() -> int:
     for text, times in refusals.most_common(25):
         print(f"{times:6} refused: {text}")
     return int(total["mismatch"] > 0)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _show(made: Round) -> None:

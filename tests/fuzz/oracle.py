@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -64,9 +65,9 @@ class Oracle:
 
     def _ask(self, query: Query, ends: Iterable[int]) -> Judged:
         listed = ", ".join(f"({end}L)" for end in ends)
-        # Not array(...): after that word Spark's lexer does not know >> any more.
         table = f"(SELECT * FROM VALUES {listed} AS given(e))" if listed else "(SELECT 0L AS e WHERE false)"
-        sql = query.judge.replace("@ENDS@", table)
+        # After the words array and map Spark's lexer takes >> for the end of two types, unless they are quoted.
+        sql = re.sub(r"\b(array|map)\(", r"`\1`(", query.judge.replace("@ENDS@", table), flags=re.IGNORECASE)
         try:
             frame = self.session.sql(sql)
         except Exception as error:
@@ -154,8 +155,22 @@ def _rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
 
 
 def _listed(column: pa.ChunkedArray) -> list[Any]:
-    # Instants as numbers: Python's cannot say the last year's in all zones.
-    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return column.cast(_countable(column.type)).to_pylist()
+
+
+def _countable(type_: pa.DataType) -> pa.DataType:
+    """A type with numbers for instants and days: Spark has some that are beyond Python's."""
+    if pa.types.is_timestamp(type_):
+        return pa.int64()
+    if pa.types.is_date32(type_):
+        return pa.int32()
+    if pa.types.is_list(type_):
+        return pa.list_(_countable(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(_countable(type_.key_type), _countable(type_.item_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _countable(field.type)) for field in type_])
+    return type_
 
 
 def _value(value: Any) -> Any:

@@ -277,7 +277,10 @@ def _verdict(
         if gap is not None:
             return "mismatch", gap
     assert said.table is not None
-    told = difference(table, said.table)
+    try:
+        told = difference(table, said.table)
+    except Exception as failure:  # one that cannot be compared must not end the comparison of the others
+        return "mismatch", f"cannot be compared: {type(failure).__name__}: {failure}"
     return ("equal", "") if told is None else ("mismatch", told)
 
 

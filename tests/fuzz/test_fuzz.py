@@ -67,6 +67,10 @@ def test_windows_that_are_not_answered_are_told(ends: list[int], told: str) -> N
     assert told in (covers(ends, [12, 27], 10, 5) or "")
 
 
+# A day that Spark has and Python has not.
+_FAR = pa.scalar(2**31 - 1, pa.int32()).cast(pa.date32())
+
+
 def _table(**columns: Any) -> pa.Table:
     return pa.table(columns)
 
@@ -85,6 +89,7 @@ def _table(**columns: Any) -> pa.Table:
         ),
         pytest.param(_table(a=[1]), _table(a=pa.array([1], pa.int32())), "is int64", id="another type"),
         pytest.param(_table(a=[1]), _table(b=[1]), "columns", id="another name"),
+        pytest.param(_table(a=[_FAR]), _table(a=[_FAR]), None, id="days beyond Python's"),
         pytest.param(None, _table(a=[1]), "no results", id="nothing at all"),
         pytest.param(None, _table(a=pa.array([], pa.int64())), None, id="nothing of nothing"),
     ],

@@ -13,6 +13,7 @@ import pytest
 from headrace import step
 from headrace.engine.operators.functions import load_function, packed
 from headrace.engine.operators.keyed import KeyedOperator
+from headrace.engine.operators.port import Checked
 from headrace.errors import EngineError, SpecError, StateError
 from headrace.kernels.keyed import MiniWork, Turn
 from headrace.kernels.steps import StepKernel, Steps
@@ -49,7 +50,7 @@ def operator() -> KeyedOperator:
 
 def kernel(function: Any = count, **changes: Any) -> StepKernel:
     made, plan = operator(), planned(**changes)
-    made.check({"q": plan}, {}, {"q": function})
+    made.check(Checked({"q": plan}, {}, {"q": function}))
     kernel = made._query("q", plan).kernel
     assert isinstance(kernel, StepKernel)
     return kernel
@@ -163,9 +164,9 @@ def test_an_older_state_is_migrated() -> None:
 )
 def test_another_state_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
     known = replace(begin(1, 64), version=1, schema="k STRING, n BIGINT, s BIGINT")
-    operator().check({"q": planned()}, {"q": known}, {"q": count})
+    operator().check(Checked({"q": planned()}, {"q": known}, {"q": count}))
     with pytest.raises(StateError, match=f"query 'q' .*{message}"):
-        operator().check({"q": planned(**changes)}, {"q": known}, {"q": count})
+        operator().check(Checked({"q": planned(**changes)}, {"q": known}, {"q": count}))
 
 
 @pytest.mark.parametrize(

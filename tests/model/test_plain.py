@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.operators.flows import FlowOperator, Moment, Stepped
+from headrace.engine.operators.port import Answered, Ask, Decided, Moment, Operator, Stepped, Taking
+from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import Manifest
 from headrace.model import (
+    Admission,
     EpochDecision,
     JoinDecision,
     JoinMeasures,
@@ -25,10 +27,13 @@ from headrace.model import (
     KeyedState,
     Move,
     Observed,
+    ScheduleDecision,
+    Shed,
     Split,
     plain,
     restored,
 )
+from headrace.planning import Schedule
 
 WHOLE = st.integers(-(2**62), 2**62)
 COUNT = st.integers(0, 10**6)
@@ -51,7 +56,12 @@ def any_of(type_: Any) -> st.SearchStrategy[Any]:
         ways = st.builds(JoinWay, TEXT, split, any_of(tuple[int, ...]), st.just((0, 1)), TEXT,
                          any_of(Mapping[str, float]), SHARE)  # fmt: skip
         flags = [st.booleans() for _ in range(3)]
-        return st.builds(JoinDecision, ways, st.just(2), any_of(tuple[float, ...]), *flags, WHOLE)
+        return st.builds(JoinDecision, ways, st.just(2), any_of(tuple[float, ...]), *flags)
+    if type_ is Admission:
+        keep = st.dictionaries(TEXT, st.floats(0, 1, exclude_max=True), max_size=3)
+        return st.builds(Admission, st.lists(TEXT, min_size=1, max_size=3).map(tuple), WHOLE, keep)
+    if type_ is Shed:
+        return st.tuples(COUNT, COUNT).map(lambda both: Shed(max(both), min(both)))
     if is_dataclass(type_):
         hints = get_type_hints(type_)
         return st.builds(type_, **{field.name: any_of(hints[field.name]) for field in fields(type_)})
@@ -68,7 +78,20 @@ def any_of(type_: Any) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize(
-    "type_", [JoinDecision, KeyedDecision, JoinState, KeyedState, JoinMeasures, KeyedMeasures, Observed, EpochDecision]
+    "type_",
+    [
+        JoinDecision,
+        KeyedDecision,
+        ScheduleDecision,
+        JoinState,
+        KeyedState,
+        Schedule,
+        JoinMeasures,
+        KeyedMeasures,
+        Observed,
+        Shed,
+        EpochDecision,
+    ],
 )
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
@@ -79,20 +102,22 @@ def test_every_kind_of_decision_and_state_survives_json(type_: type, data: st.Da
 
 def mentioned(type_: Any) -> set[Any]:
     """All types that an annotation is made of."""
+    if isinstance(type_, list):  # of a callable's arguments
+        return {found for argument in type_ for found in mentioned(argument)}
     return {type_} | {found for argument in get_args(type_) for found in mentioned(argument)}
 
 
-@pytest.mark.parametrize("type_", [EpochDecision, Manifest, Moment, Stepped])
+@pytest.mark.parametrize("type_", [EpochDecision, Manifest, Standing, Ask, Decided, Taking, Moment, Answered, Stepped])
 def test_what_is_logged_and_what_operators_see_is_typed(type_: type):
-    names = vars(__import__(type_.__module__, fromlist=["x"]))
+    names = {**vars(__import__(type_.__module__, fromlist=["x"])), "DataFrame": object}
     for name, hint in get_type_hints(type_, names).items():
         assert Any not in mentioned(hint), f"{type_.__name__}.{name}"
 
 
-@pytest.mark.parametrize("call", ["serves", "decide", "cuts", "ends", "step"])
+@pytest.mark.parametrize("call", ["check", "decide", "takes", "ends", "step"])
 def test_the_calls_of_an_operator_are_typed(call: str):
-    names = vars(__import__(FlowOperator.__module__, fromlist=["x"]))
-    for name, hint in get_type_hints(getattr(FlowOperator, call), names).items():
+    names = vars(__import__(Operator.__module__, fromlist=["x"]))
+    for name, hint in get_type_hints(getattr(Operator, call), names).items():
         assert Any not in mentioned(hint), f"{call}: {name}"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.language import bind_query, parse_schema
 from headrace.model import Stream
-from headrace.planning import QueryTimes, Schedule, Scheduled, Workload, groups_of, plan_answer, share
+from headrace.planning import Coverage, QueryTimes, Schedule, Scheduled, Workload, groups_of, plan_answer, share
 from headrace.policies import Costs, StreamClock
 
 S = 1_000_000
@@ -75,6 +75,30 @@ def test_a_decision_from_before_a_query_came_lets_it_run_at_its_own_period(budge
     scheduled.plan({name: QueryTimes(60 * S, 120 * S) for name in new.plans}, *clocks, flush=False)
     assert [end // S for end in scheduled.due["q0"].ends] == [120]
     assert [end // S for end in scheduled.due["q1"].ends] == [80, 100, 120]
+
+
+def ends_beside_another(select: str, before: Coverage | None = None) -> list[int]:
+    """Ends of windows every 4 s beside a query with windows every 3 s, executed together where that gives answers."""
+    sqls = {
+        "q": f"SELECT {select} AS n FROM r [WINDOW 12 s SLIDE 4 s]",
+        "other": "SELECT COUNT(*) AS n FROM r [WINDOW 9 s SLIDE 3 s]",
+    }
+    made = share({name: plan_answer(bind_query(name, sql, {"r": STREAM})) for name, sql in sqls.items()}, (STREAM,))
+    known = {} if before is None else dict.fromkeys(made.kept, before)
+    schedule = Schedule()
+    decision = schedule.decide("aggressive", groups_of(made, made.plans, schedule, known), None, None)
+    scheduled = Scheduled(decision, made, schedule, known)
+    clocks = [{"r": StreamClock(0, at * S, at * S, 0)} for at in (12, 24)]
+    scheduled.plan({name: QueryTimes(12 * S, 24 * S) for name in made.plans}, *clocks, flush=False)
+    return ends_s(scheduled)
+
+
+def test_windows_keep_their_own_ends_where_others_would_cut_a_pane() -> None:
+    assert ends_beside_another("COUNT(*)") == [15, 18, 21, 24]
+    # The values of k are kept in panes of 4 s.
+    assert ends_beside_another("COUNT(DISTINCT k)") == [16, 20, 24]
+    # The other query came at 12 s; until then all panes had 4 s.
+    assert ends_beside_another("COUNT(*)", Coverage(panes=((4 * S, None), (1 * S, 12 * S)))) == [16, 20, 24]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -104,12 +105,25 @@ def send(servers: str, topic: str, trades: Trades, first: int, last: int) -> Non
 
 
 def make_topic(servers: str, *topics: str) -> None:
-    """Topics of three partitions."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    """Topics of three partitions that can be used: a broker makes partitions a little before it leads them."""
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
     client = AdminClient({"bootstrap.servers": servers})
     for future in client.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics]).values():
         future.result(30)
+    places = [TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+    until = time.monotonic() + 30
+    early = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    while True:
+        try:
+            for future in client.list_offsets({place: OffsetSpec.latest() for place in places}).values():
+                future.result(30)
+            return
+        except KafkaException as failure:
+            if failure.args[0].code() not in early or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 def read_topic(servers: str, topic: str) -> list[Any]:

@@ -1,7 +1,8 @@
 """The epoch engine: the only part that imports pyspark."""
 
 from headrace.engine.ask import ask_checkpoint
-from headrace.engine.run import Run, start
+from headrace.engine.assemble import start
+from headrace.engine.run import Run
 from headrace.engine.spark.connectors import session_settings
 from headrace.engine.spark.judge import judge
 from headrace.engine.spark.session import build_session

@@ -16,11 +16,12 @@ import pyarrow as pa
 from headrace.kernels.border import kernels
 from headrace.kernels.chunks import APART, Chunk, write_chunk
 from headrace.kernels.panes import Layout, keep_heaviest, merge, partial
-from headrace.model import Entry
+from headrace.model import Entry, Shed, edge_into, threshold
 
 __all__ = [
     "GREATEST",
     "LEAST",
+    "SEED",
     "AbsorbTask",
     "Absorbed",
     "Bounds",
@@ -35,8 +36,8 @@ __all__ = [
 SLAB_ROWS = 1_000_000
 # Of the hashes of a store's keys, those that so many rows of a sample have are reported, and how many.
 SAMPLE_ROWS, HEAVIEST = 20_000, 16
-# Stand for the bounds until an epoch has them; NUL cannot be part of a query.
-LEAST, GREATEST = "\0least\0", "\0greatest\0"
+# Stand for the bounds and the seeds until an epoch has them; NUL cannot be part of a query.
+LEAST, GREATEST, SEED = "\0least\0", "\0greatest\0", "\0seed\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +75,14 @@ class Cut:
     """How the rows of a store are cut into parts: a part's number is `kind * slices + slice`.
 
     Rows are sliced by the hash of their keys, as kind 0; those whose hash is in `hot`, or all if `rows` says so, go
-    round the slices one by one instead, as kind `kind`. Of all rows the share `keep` is taken, by a hash of their
-    content and `seed`. A store that is kept `apart` has chunks of its own, which are not merged with others.
+    round the slices one by one instead, as kind `kind`. A store that is kept `apart` has chunks of its own, which are
+    not merged with others.
     """
 
     slices: int = 1
     kind: int = 1
     rows: bool = False
     hot: tuple[int, ...] = ()
-    keep: float = 1.0
-    seed: int = 0
     apart: bool = False
 
 
@@ -96,12 +95,14 @@ class Projection:
     streams: tuple[str, ...]
     corrupt: bool
     stores: tuple[tuple[str, tuple[RowColumns, ...]], ...] = ()
+    hashes: tuple[str | None, ...] = ()  # by stream the column that rows are shed by
 
-    def bound(self, bounds: Sequence[Bounds]) -> list[str]:
-        """The columns with an epoch's bounds in place."""
+    def bound(self, bounds: Sequence[Bounds], seeds: Sequence[int] = ()) -> list[str]:
+        """The columns with an epoch's bounds, and the seeds of its hashes by stream, in place."""
+        seed = f"array({', '.join(f'{each:d}L' for each in seeds)})"
         least = f"array({', '.join(f'{b.least_us:d}L' for b in bounds)})"
         greatest = f"array({', '.join(f'{b.greatest_us:d}L' for b in bounds)})"
-        return [sql.replace(LEAST, least).replace(GREATEST, greatest) for sql in self.select]
+        return [sql.replace(LEAST, least).replace(GREATEST, greatest).replace(SEED, seed) for sql in self.select]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class StreamCount:
     ahead: int = 0
     no_time: int = 0
     unparseable: int = 0
+    shed: int = 0  # of the admitted rows those that some edge left out
     first_us: int | None = None
     last_us: int | None = None
 
@@ -122,7 +124,12 @@ class StreamCount:
 
     @property
     def entry(self) -> Entry:
-        return Entry(used=self.used, late=self.late, rejected=self.rejected)
+        return Entry(used=self.used - self.shed, late=self.late, shed=self.shed, rejected=self.rejected)
+
+    @property
+    def span_us(self) -> tuple[int, int] | None:
+        """The least and the greatest event time of the admitted rows."""
+        return None if self.first_us is None or self.last_us is None else (self.first_us, self.last_us)
 
     def __add__(self, other: StreamCount) -> StreamCount:
         def best(pick: object, a: int | None, b: int | None) -> int | None:
@@ -135,6 +142,7 @@ class StreamCount:
             self.ahead + other.ahead,
             self.no_time + other.no_time,
             self.unparseable + other.unparseable,
+            self.shed + other.shed,
             best("least", self.first_us, other.first_us),
             best("greatest", self.last_us, other.last_us),
         )
@@ -153,14 +161,14 @@ class Absorbed:
     """What a task, or all tasks of an epoch, made of the rows: chunks, counts per stream, rows per synopsis or store.
 
     `heavy` has per store the heaviest hashes of keys with how many of how many sampled rows they had, by task; `shed`
-    how many rows a store did not take; `slices` the rows of each slice of stores that are kept apart.
+    the accounts of edges that shed; `slices` the rows of each slice of stores that are kept apart.
     """
 
     chunks: tuple[Chunk, ...] = ()
     counts: Mapping[str, StreamCount] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     heavy: Mapping[str, tuple[Heavy, ...]] = field(default_factory=dict)
-    shed: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by store and stream
+    shed: Mapping[str, Shed] = field(default_factory=dict)  # by edge
     slices: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def __add__(self, other: Absorbed) -> Absorbed:
@@ -168,7 +176,8 @@ class Absorbed:
         none = StreamCount()
         counts = {name: self.counts.get(name, none) + other.counts.get(name, none) for name in sorted(names)}
         rows = {id_: self.rows.get(id_, 0) + other.rows.get(id_, 0) for id_ in self.rows.keys() | other.rows.keys()}
-        shed = {id_: self.shed.get(id_, 0) + other.shed.get(id_, 0) for id_ in self.shed.keys() | other.shed.keys()}
+        edges = self.shed.keys() | other.shed.keys()
+        shed = {edge: self.shed.get(edge, Shed()) + other.shed.get(edge, Shed()) for edge in edges}
         ids = self.heavy.keys() | other.heavy.keys()
         heavy = {id_: self.heavy.get(id_, ()) + other.heavy.get(id_, ()) for id_ in ids}
         cut = {
@@ -186,6 +195,7 @@ class AbsorbTask:
     bounds: tuple[Bounds, ...]
     projection: Projection
     cuts: Mapping[str, Cut] = field(default_factory=dict)
+    keep: Mapping[str, float] = field(default_factory=dict)  # by edge, of those that do not keep everything
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Absorbed]:
         with kernels():
@@ -195,17 +205,14 @@ class AbsorbTask:
         counts = {name: StreamCount() for name in self.projection.streams}
         partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
         kept: dict[str, list[pl.DataFrame]] = {}
-        shed: dict[tuple[str, str], int] = {}
+        shed: dict[str, Shed] = {}
         for slab in _slabs(batches):
-            masks = self._absorb(slab, counts, partials)
+            passed = self._judged(slab, counts, shed)
+            self._absorb(passed, partials)
             for id_, feeds in self.projection.stores:
                 for feed in feeds:
-                    rows_in = _rows_of(masks, feed)
-                    taken = _taken(rows_in, self.cuts.get(id_, Cut()))
-                    kept.setdefault(id_, []).append(taken)
-                    if taken.height < rows_in.height:
-                        key = id_, self.projection.streams[feed.stream]
-                        shed[key] = shed.get(key, 0) + rows_in.height - taken.height
+                    taken = passed.along(feed.stream, feed.where, self._edge(feed.stream, id_))
+                    kept.setdefault(id_, []).append(_rows_of(taken, feed))
         parts, heavy = list(self._parts(partials)), dict[str, tuple[Heavy, ...]]()
         for id_, frames in kept.items():
             frame = pl.concat(frames)
@@ -230,31 +237,53 @@ class AbsorbTask:
         ]
         return tuple(chunk for chunk in made if chunk is not None)
 
-    def _absorb(
-        self, slab: pa.Table, counts: dict[str, StreamCount], partials: list[list[pl.DataFrame]]
-    ) -> dict[tuple[int, str | None], pl.DataFrame]:
+    def _edge(self, stream: int, node: str) -> str:
+        return edge_into(node, self.projection.streams[stream])
+
+    def _judged(self, slab: pa.Table, counts: dict[str, StreamCount], shed: dict[str, Shed]) -> _Passed:
+        """The admitted rows of each stream; what came, and what edges shed of it, is counted."""
         rows = pl.from_arrow(slab)
         assert isinstance(rows, pl.DataFrame)
         several = len(self.bounds) > 1
-        masks: dict[tuple[int, str | None], pl.DataFrame] = {}
+        admitted: list[pl.DataFrame] = []
         for i, (name, bounds) in enumerate(zip(self.projection.streams, self.bounds, strict=True)):
             own = rows.filter(pl.col("_s") == i) if several else rows
-            admitted, count = _judge(own, bounds, self.projection.corrupt)
+            good, count = _judge(own, bounds, self.projection.corrupt)
             counts[name] += count
-            masks[i, None] = admitted
-        panes: dict[tuple[int, str | None, int], pl.DataFrame] = {}
+            admitted.append(good)
+        passed = _Passed(tuple(admitted), self.projection.hashes, self.keep)
+        for i, name in enumerate(self.projection.streams):
+            wheres = self._wheres(i)
+            if wheres:
+                accounts, lost = passed.account(i, wheres)
+                counts[name] += StreamCount(shed=lost)
+                for edge, account in accounts.items():
+                    shed[edge] = shed.get(edge, Shed()) + account
+        return passed
+
+    def _wheres(self, stream: int) -> dict[str, set[str | None]]:
+        """By edge of a stream that sheds the filters of its feeds: one, or those of a union's parts."""
+        found: dict[str, set[str | None]] = {}
+        if self.keep:
+            feeds = [(layout.id, feed.stream, feed.where) for layout, many in self.projection.feeds for feed in many]
+            rows = [(id_, feed.stream, feed.where) for id_, many in self.projection.stores for feed in many]
+            for id_, of, where in (*feeds, *rows):
+                edge = self._edge(stream, id_)
+                if of == stream and edge in self.keep:
+                    found.setdefault(edge, set()).add(where)
+        return found
+
+    def _absorb(self, passed: _Passed, partials: list[list[pl.DataFrame]]) -> None:
+        panes: dict[tuple[int, str | None, float, int], pl.DataFrame] = {}
         for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
             for feed in feeds:
-                if (feed.stream, feed.where) not in masks:
-                    masks[feed.stream, feed.where] = masks[feed.stream, None].filter(pl.col(feed.where or ""))
-                key = (feed.stream, feed.where, layout.pane_us)
+                edge = self._edge(feed.stream, layout.id)
+                key = (feed.stream, feed.where, self.keep.get(edge, 1.0), layout.pane_us)
                 if key not in panes:
-                    panes[key] = masks[feed.stream, feed.where].with_columns(
-                        p=pl.col("_t") // layout.pane_us * layout.pane_us
-                    )
+                    rows = passed.along(feed.stream, feed.where, edge)
+                    panes[key] = rows.with_columns(p=pl.col("_t") // layout.pane_us * layout.pane_us)
                 if not panes[key].is_empty():
                     made.append(_feed(panes[key], layout, feed))
-        return masks
 
     def _parts(self, partials: list[list[pl.DataFrame]]) -> Iterator[tuple[str, int, int, pl.DataFrame]]:
         for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
@@ -269,6 +298,50 @@ class AbsorbTask:
             for (bin_,), part in frame.partition_by("h", as_dict=True, include_key=False).items():
                 assert isinstance(bin_, int)
                 yield layout.id, layout.pane_us, bin_, part
+
+
+class _Passed:
+    """The admitted rows of a slab by stream, and those of them that go along an edge."""
+
+    def __init__(
+        self, admitted: tuple[pl.DataFrame, ...], hashes: Sequence[str | None], keep: Mapping[str, float]
+    ) -> None:
+        self._admitted, self._hashes, self._keep = admitted, hashes, keep
+        self._along: dict[tuple[int, str | None, float], pl.DataFrame] = {}
+
+    def along(self, stream: int, where: str | None, edge: str) -> pl.DataFrame:
+        """The rows of a stream that pass a filter and are kept by an edge."""
+        key = stream, where, self._keep.get(edge, 1.0)
+        if key not in self._along:
+            rows = self._admitted[stream]
+            if where is not None:
+                rows = rows.filter(pl.col(where))
+            if edge in self._keep:
+                rows = rows.filter(self._kept(stream, edge))
+            self._along[key] = rows
+        return self._along[key]
+
+    def account(self, stream: int, wheres: Mapping[str, set[str | None]]) -> tuple[dict[str, Shed], int]:
+        """The accounts of edges, given the filters before them; and how many rows some edge left out."""
+        rows = self._admitted[stream]
+        carried = {
+            edge: pl.any_horizontal([pl.lit(True) if w is None else pl.col(w).fill_null(False) for w in filters])
+            for edge, filters in wheres.items()
+        }
+        lost = {edge: carried[edge] & ~self._kept(stream, edge) for edge in wheres}
+        found = rows.select(
+            *(carried[edge].sum().alias(f"in {edge}") for edge in wheres),
+            *(lost[edge].sum().alias(f"shed {edge}") for edge in wheres),
+            pl.any_horizontal(*lost.values()).sum().alias("any"),
+        ).row(0, named=True)
+        # A literal is one value however many rows there are.
+        came = {e: rows.height if None in wheres[e] else found[f"in {e}"] for e in wheres}
+        return {edge: Shed(came[edge], found[f"shed {edge}"]) for edge in wheres}, found["any"]
+
+    def _kept(self, stream: int, edge: str) -> pl.Expr:
+        name = self._hashes[stream]
+        assert name is not None, f"edge '{edge}' sheds, and its stream has no hash"
+        return pl.col(name) < threshold(self._keep[edge])
 
 
 def _slabs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -315,17 +388,10 @@ def _feed(rows: pl.DataFrame, layout: Layout, feed: FeedColumns) -> pl.DataFrame
     return partial(rows.select(*named, **arguments), layout, feed.arguments, ["h"] if feed.bin is not None else [])
 
 
-def _rows_of(masks: dict[tuple[int, str | None], pl.DataFrame], feed: RowColumns) -> pl.DataFrame:
-    """Admitted rows that a store takes: their time `p`, columns `c0...`, and the hash `h` of their keys, if any."""
-    if (feed.stream, feed.where) not in masks:
-        masks[feed.stream, feed.where] = masks[feed.stream, None].filter(pl.col(feed.where or ""))
+def _rows_of(rows: pl.DataFrame, feed: RowColumns) -> pl.DataFrame:
+    """Rows as a store takes them: their time `p`, columns `c0...`, and the hash `h` of their keys, if any."""
     named = [pl.col("_t").alias("p"), *(pl.col(name).alias(f"c{i}") for i, name in enumerate(feed.columns))]
-    return masks[feed.stream, feed.where].select(*named, *([] if feed.hash is None else [pl.col(feed.hash).alias("h")]))
-
-
-def _taken(rows: pl.DataFrame, cut: Cut) -> pl.DataFrame:
-    """The rows that are not shed."""
-    return rows if cut.keep >= 1 else rows.filter(rows.hash_rows(cut.seed) <= int(cut.keep * (2**64 - 1)))
+    return rows.select(*named, *([] if feed.hash is None else [pl.col(feed.hash).alias("h")]))
 
 
 def _heaviest(rows: pl.DataFrame) -> tuple[Heavy, ...]:

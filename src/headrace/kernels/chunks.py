@@ -26,6 +26,7 @@ from pyarrow import fs as arrow_fs
 from headrace.errors import CorruptStateError
 from headrace.kernels.carried import Made, current_box
 from headrace.kernels.recent import Recent
+from headrace.kernels.sound import to_arrow
 
 __all__ = [
     "APART",
@@ -156,7 +157,7 @@ def write_chunk(
 
 
 def _encode(frame: pl.DataFrame) -> bytes:
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
+    table = to_arrow(frame).combine_chunks()
     sink = pa.BufferOutputStream()
     compression = "lz4" if table.nbytes > _COMPRESS_ABOVE_BYTES else None
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:

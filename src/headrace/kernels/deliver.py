@@ -17,6 +17,7 @@ from headrace.kernels.answer import AnswerSpec, Meter, Panes, answers
 from headrace.kernels.border import kernels, told
 from headrace.kernels.chunks import open_output
 from headrace.kernels.finish import DirectFinish
+from headrace.kernels.sound import to_arrow
 from headrace.model import Due, Spent
 
 __all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Frames", "Work", "bins_of", "whole_of"]
@@ -64,7 +65,7 @@ class AnswerTask:
                         raise frame
                     if isinstance(frame, Exception):
                         raise QueryFailure(told(frame)) from frame
-                    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
+                    table = to_arrow(frame).cast(self.schema)
                     yield from table.to_batches(max_chunksize=50_000)
 
 
@@ -204,7 +205,7 @@ class DeliverTask:
 
 
 def _to_ipc(frame: pl.DataFrame) -> bytes:
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    table = to_arrow(frame)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

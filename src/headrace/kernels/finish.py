@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
+from headrace.kernels.sound import to_arrow
+
 __all__ = ["DirectFinish"]
 
 
@@ -49,5 +51,5 @@ class DirectFinish:
     def table(self, frame: pl.DataFrame) -> pa.Table:
         """The result columns, typed as Spark types them."""
         named = frame.select(pl.col(source).alias(f"{i}") for i, (_, source) in enumerate(self.outputs))
-        table = named.to_arrow(compat_level=pl.CompatLevel.oldest()).rename_columns([n for n, _ in self.outputs])
+        table = to_arrow(named).rename_columns([n for n, _ in self.outputs])
         return table.cast(self.schema)

@@ -16,6 +16,7 @@ from headrace.kernels.border import kernels, told
 from headrace.kernels.chunks import Part, open_output, read_part, slice_parts
 from headrace.kernels.deliver import Delivery
 from headrace.kernels.pairs import Matching, pairs
+from headrace.kernels.sound import to_arrow
 from headrace.model import KEY, Block, host_of
 
 __all__ = ["Closing", "Counted", "JoinTask", "JoinWork", "PairsTask"]
@@ -131,7 +132,7 @@ class PairsTask:
         for host in (host for batch in batches for host in batch.column(0).to_pylist()):
             with kernels():
                 for frame in Host(self.folder, 0, self.work, host).candidates():
-                    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
+                    table = to_arrow(frame).cast(self.schema)
                     yield from table.to_batches(max_chunksize=50_000)
 
 
@@ -325,7 +326,7 @@ def _written(number: int, work: JoinWork, results: Iterator[pl.DataFrame]) -> De
         pq.ParquetWriter(out, work.schema, compression="snappy") as writer,
     ):
         for frame in (first, *frames):
-            table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).rename_columns(work.schema.names)
+            table = to_arrow(frame).rename_columns(work.schema.names)
             writer.write_table(table.cast(work.schema))
             rows += frame.height
     return Delivery(number, file=name, rows=rows)

@@ -28,6 +28,7 @@ from headrace.kernels.border import kernels, told
 from headrace.kernels.chunks import APART, Chunk, open_output, read_numbers, write_chunk
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.row_windows import RowsSpec, evaluate, in_order, trim
+from headrace.kernels.sound import to_arrow
 
 __all__ = [
     "BinReport",
@@ -392,7 +393,7 @@ class KeyedTask:
         elif work.finish is not None:
             table = work.finish.table(results)
         else:
-            table = results.to_arrow(compat_level=pl.CompatLevel.oldest()).select(work.schema.names).cast(work.schema)
+            table = to_arrow(results).select(work.schema.names).cast(work.schema)
         name = f"{uuid.uuid4().hex}.parquet"
         with open_output(work.staging, name, make_folder=True) as out:
             pq.write_table(table, out, compression="snappy")

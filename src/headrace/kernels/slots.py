@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.deliver import CombineTask, DeliverTask, Delivery, Frames, Work
 from headrace.kernels.finish import DirectFinish
+from headrace.kernels.sound import to_arrow
 from headrace.model import DataType, Spent
 
 __all__ = ["HEAD", "OWN", "Slots", "SlotsDelivery", "SlotsTask"]
@@ -74,7 +75,7 @@ class SlotsTask:
             names = self.combine.works[number].spec.keys, self.combine.works[number].spec.aggregates
             own = [*OWN, *names[0], *(aggregate.name for aggregate in names[1])]
             there = dict(self.slots.places[number])
-            table = frame.select(own).to_arrow(compat_level=pl.CompatLevel.oldest())
+            table = to_arrow(frame.select(own))
             found = {there.get(name, name): table[name] for name in own}
             columns = [
                 pa.repeat(pa.scalar(number, pa.int32()), frame.height)

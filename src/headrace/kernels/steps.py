@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import EngineError
 from headrace.kernels.keyed import Turn, Turned, by_mini
+from headrace.kernels.sound import to_arrow
 
 __all__ = ["StepKernel"]
 
@@ -74,7 +75,7 @@ class StepKernel:
         for suffix, mini, frame in parts:
             if suffix:
                 theirs = {name: name.removeprefix(_THEIRS) for name in frame.columns if name != "p"}
-                table = frame.select(*theirs).rename(theirs).to_arrow(compat_level=pl.CompatLevel.oldest())
+                table = to_arrow(frame.select(*theirs).rename(theirs))
                 tables.setdefault(mini, []).append(self._migrated(table, int(suffix.removeprefix(".state"))))
         return Steps(
             {mini: pa.concat_tables(some) for mini, some in tables.items()},
@@ -119,7 +120,7 @@ class StepKernel:
         for (mini,), some in sorted(ready.partition_by("m", as_dict=True, include_key=False).items()):
             assert isinstance(mini, int)
             given = some.select(pl.col(source).alias(name) for name, source in self.columns)
-            table = given.to_arrow(compat_level=pl.CompatLevel.oldest())
+            table = to_arrow(given)
             made = _called(step, tables.get(mini, self.state.empty_table()), table)
             if not isinstance(made, tuple) or len(made) != 2:
                 raise TypeError(f"function '{self.name}' returned {type(made).__name__}, not (state, results)")

@@ -1,13 +1,16 @@
 """Streams, windows, queries, sites and decisions: frozen, and valid once built."""
 
+from headrace.model.admission import Admission, Shed, edge_into, threshold
 from headrace.model.blocks import EVERYWHERE, KEY, ONCE, Block, host_of
 from headrace.model.decision import (
     FIRST_BYTES,
+    SCHEDULE,
     EpochDecision,
     Flush,
     GroupSchedule,
     Idle,
     Intake,
+    NodeDecision,
     ScheduleDecision,
 )
 from headrace.model.estimate import Estimate
@@ -25,7 +28,7 @@ from headrace.model.keyed import (
     Rounds,
 )
 from headrace.model.ledger import Entry
-from headrace.model.message import DECODINGS, MESSAGE_COLUMNS, Decoding
+from headrace.model.message import DECODINGS, MESSAGE_COLUMNS, PLACE, Decoding
 from headrace.model.moves import Isolate, Move, Split, Stay
 from headrace.model.network import Network
 from headrace.model.observed import Observed
@@ -77,7 +80,10 @@ __all__ = [
     "NARROW_DIGITS",
     "NODE_KINDS",
     "ONCE",
+    "PLACE",
     "ROWS",
+    "SCHEDULE",
+    "Admission",
     "Aggregate",
     "Block",
     "Collected",
@@ -117,6 +123,7 @@ __all__ = [
     "NamedExpression",
     "Network",
     "Node",
+    "NodeDecision",
     "Observed",
     "Operator",
     "OrderKey",
@@ -133,6 +140,7 @@ __all__ = [
     "RowsWindow",
     "Scan",
     "ScheduleDecision",
+    "Shed",
     "SideSample",
     "SinkSpec",
     "Site",
@@ -150,10 +158,12 @@ __all__ = [
     "Union",
     "WindowAggregate",
     "columns_of",
+    "edge_into",
     "host_of",
     "plain",
     "restored",
     "result_type",
     "streams_of",
     "sum_of",
+    "threshold",
 ]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+from headrace.model.admission import Admission
 from headrace.model.joining import JoinDecision
 from headrace.model.keyed import KeyedDecision
 from headrace.model.plain import plain, restored
 
 __all__ = [
     "FIRST_BYTES",
+    "SCHEDULE",
     "EpochDecision",
     "Flush",
     "GroupSchedule",
     "Idle",
     "Intake",
+    "NodeDecision",
     "ScheduleDecision",
 ]
 
@@ -54,11 +57,17 @@ class GroupSchedule:
 class ScheduleDecision:
     """By which policy executions are chosen and how many seconds they may take; None is as many as they need."""
 
+    KIND: ClassVar[str] = "schedule"
+
     policy: str
     budget_s: float | None
     groups: tuple[GroupSchedule, ...]
     reason: str
 
+
+NodeDecision = JoinDecision | KeyedDecision | ScheduleDecision
+# The name under which the schedule of all aggregates is decided and remembered; no query can have it.
+SCHEDULE = "*"
 
 # Of files, as long as nothing is known: some seconds' worth on a small machine.
 FIRST_BYTES = 64_000_000
@@ -78,7 +87,7 @@ class EpochDecision:
     """All that epoch `epoch` needs beyond its rows, written before anything acts and re-read on replay.
 
     `wall_us` is the wall time rows are judged by, which never goes back; `listened_us` the time silence is measured by,
-    which stands while the engine does not run (`policies/clock.py`); `seed` what shedding will hash with.
+    which stands while the engine does not run (`policies/clock.py`); `seed` is what rows are hashed with for shedding.
     """
 
     epoch: int
@@ -88,10 +97,21 @@ class EpochDecision:
     queries: tuple[str, ...]
     idle: tuple[Idle, ...] = ()
     flush: Flush | None = None
-    schedule: ScheduleDecision | None = None
-    flows: Mapping[str, JoinDecision | KeyedDecision] = field(default_factory=dict)  # by flow
+    nodes: Mapping[str, NodeDecision] = field(default_factory=dict)
     intake: Intake | None = None
     listened_us: int = 0
+    admissions: Mapping[str, Admission] = field(default_factory=dict)  # by stream, of those that some edge sheds of
+
+    @property
+    def schedule(self) -> ScheduleDecision | None:
+        """What was decided for all aggregates."""
+        found = self.nodes.get(SCHEDULE)
+        return found if isinstance(found, ScheduleDecision) else None
+
+    @property
+    def flows(self) -> dict[str, JoinDecision | KeyedDecision]:
+        """What was decided for joins, row windows and functions."""
+        return {name: node for name, node in self.nodes.items() if not isinstance(node, ScheduleDecision)}
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""

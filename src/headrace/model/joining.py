@@ -35,7 +35,7 @@ class JoinDecision:
     """How a join runs in one epoch.
 
     `sampled` says that the way was chosen anew from what was sampled, `guess` that there was nothing to choose by;
-    `mixed` that a key may be in blocks of both kinds; `seed` is what rows are hashed with that do not fit the memory.
+    `mixed` that a key may be in blocks of both kinds.
     """
 
     KIND: ClassVar[str] = "join"
@@ -46,7 +46,6 @@ class JoinDecision:
     sampled: bool
     guess: bool
     mixed: bool
-    seed: int
 
     def __post_init__(self) -> None:
         if self.slices < 1 or len(self.way.hosts) != self.slices:
@@ -102,6 +101,11 @@ class JoinState:
     sample: JoinSample
     shed: int
     speeds: tuple[float, ...]
+
+    @property
+    def outlives_queries(self) -> bool:
+        """Whether it stays though the queries it is about may have gone."""
+        return False
 
     @property
     def outlives_failure(self) -> bool:

@@ -109,6 +109,11 @@ class KeyedState:
     reason: str = "nothing was measured yet"
 
     @property
+    def outlives_queries(self) -> bool:
+        """Whether it stays though the queries it is about may have gone."""
+        return False
+
+    @property
     def outlives_failure(self) -> bool:
         """Whether a query that failed goes on from here: from what a function of the user's made, which nobody can make
         again. Rows that row windows keep would lack those of the time in between."""

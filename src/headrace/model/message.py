@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.model.types import Column, DataType, Kind
 
-__all__ = ["DECODINGS", "MESSAGE_COLUMNS", "Decoding"]
+__all__ = ["DECODINGS", "MESSAGE_COLUMNS", "PLACE", "Decoding"]
 
 DECODINGS = ("json", "csv", "avro", "raw")
 
@@ -20,6 +20,10 @@ MESSAGE_COLUMNS = (
     Column("kafka_timestamp", DataType(Kind.TIMESTAMP)),
     Column("kafka_headers", DataType(Kind.MAP, fields=(Column("key", _TEXT), Column("value", _TEXT)))),
 )
+
+
+# Where a message was found; kept with every row, so that a rejected one can be looked up.
+PLACE = ("kafka_topic", "kafka_partition", "kafka_offset")
 
 
 @dataclass(frozen=True, slots=True)

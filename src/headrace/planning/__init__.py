@@ -1,5 +1,6 @@
 """Which synopses answer which queries, and how to say so."""
 
+from headrace.planning.admission import columns_in_use, plan_admissions
 from headrace.planning.coverage import Coverage, cover, forget
 from headrace.planning.drawing import draw_mermaid
 from headrace.planning.explain import explain, explain_text, plan_pipeline
@@ -43,6 +44,7 @@ __all__ = [
     "Supply",
     "Workload",
     "build_graph",
+    "columns_in_use",
     "cover",
     "draw_graph",
     "draw_mermaid",
@@ -55,6 +57,7 @@ __all__ = [
     "owner",
     "place",
     "placement_problem",
+    "plan_admissions",
     "plan_answer",
     "plan_join",
     "plan_pipeline",

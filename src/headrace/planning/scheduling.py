@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
-from typing import Any
+from typing import ClassVar
 
 from headrace.model import (
     Due,
@@ -18,6 +18,7 @@ from headrace.model import (
     TimeWindow,
     streams_of,
 )
+from headrace.planning.coverage import Coverage
 from headrace.planning.sharing import Workload
 from headrace.planning.synopsis import AnswerPlan
 from headrace.policies import (
@@ -67,31 +68,26 @@ class Measured:
 class Schedule:
     """All that scheduling remembers from epoch to epoch; committed with each."""
 
+    KIND: ClassVar[str] = "schedule"
+
     state: ScheduleState = field(default_factory=ScheduleState)
     model: CostModel = field(default_factory=lambda: CostModel(FIRST_COSTS))
     measured: Mapping[str, Measured] = field(default_factory=dict)
     other_s: float | None = None  # what an epoch takes besides answering
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "state": self.state.to_json(),
-            "model": self.model.to_json(),
-            "measured": {
-                id_: [round(m.rows_per_pane, 3), round(m.groups_per_window, 3)] for id_, m in self.measured.items()
-            },
-            "other_s": self.other_s,
-        }
+    @property
+    def outlives_queries(self) -> bool:
+        """Whether it stays though the queries it is about may have gone."""
+        return True
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Schedule:
-        if not value:
-            return cls()
-        return cls(
-            ScheduleState.from_json(value["state"]),
-            CostModel.from_json(value["model"]),
-            {id_: Measured(*numbers) for id_, numbers in value["measured"].items()},
-            value["other_s"],
-        )
+    @property
+    def outlives_failure(self) -> bool:
+        return False
+
+    @property
+    def chunks(self) -> tuple[str, ...]:
+        """The chunks that hold nothing but this."""
+        return ()
 
     def costs_of(self, group: str) -> Costs:
         """What an execution of a group costs, in seconds."""
@@ -172,14 +168,19 @@ def _fitting(choice: GroupSchedule, group: Group) -> dict[str, int] | None:
     periods: dict[str, int] = {}
     for subgroup in group.subgroups:
         period_us = choice.periods_us.get(subgroup.name)
-        if period_us is None or period_us % group.pane_us or period_us > subgroup.period * group.pane_us:
+        own_us = subgroup.period * group.pane_us
+        if period_us is None or period_us % group.pane_us or period_us > own_us:
+            return None
+        if subgroup.every and period_us < own_us:
             return None
         periods[subgroup.name] = period_us // group.pane_us
     return periods
 
 
-def groups_of(workload: Workload, live: Iterable[str], schedule: Schedule) -> list[Group]:
-    """The groups of the queries that run, each with its sub-groups."""
+def groups_of(
+    workload: Workload, live: Iterable[str], schedule: Schedule, coverage: Mapping[str, Coverage] | None = None
+) -> list[Group]:
+    """The groups of the queries that run, each with its sub-groups; `coverage` tells how long panes were before."""
     running = set(live)
     groups = []
     for id_, names in workload.groups.items():
@@ -189,8 +190,14 @@ def groups_of(workload: Workload, live: Iterable[str], schedule: Schedule) -> li
                 members.setdefault(subgroup_of(workload.plans[name].aggregate.window), []).append(name)
         if members:
             pane_us = _pane_us(workload, id_)
+            fixed = {
+                subgroup_of(workload.plans[name].aggregate.window)
+                for name in names
+                if not _may_end_anywhere(workload, name, pane_us, coverage or {})
+            }
             subgroups = tuple(
-                _subgroup(key, [workload.plans[n] for n in of_key], pane_us) for key, of_key in sorted(members.items())
+                _subgroup(key, [workload.plans[n] for n in of_key], pane_us, key in fixed)
+                for key, of_key in sorted(members.items())
             )
             groups.append(Group(id_, pane_us, schedule.costs_of(id_), subgroups, one_scan=True))
     return groups
@@ -207,17 +214,28 @@ def _pane_us(workload: Workload, group: str) -> int:
     return gcd(*(workload.plans[name].aggregate.window.pane_us for name in workload.groups[group]))
 
 
-def _subgroup(key: str, plans: list[AnswerPlan], pane_us: int) -> SubGroup:
+def _may_end_anywhere(workload: Workload, query: str, pane_us: int, coverage: Mapping[str, Coverage]) -> bool:
+    """Whether windows that end with any pane of the group consist of whole panes of all that the query is made of.
+
+    Details may be kept in longer panes than the group's, and so are rows from before a query came that has shorter
+    ones. The query's own ends fit all of them.
+    """
+    sources = workload.sources_of(query)
+    lengths = {workload.kept[id_].pane_us for id_ in sources}
+    lengths |= {length for id_ in sources if id_ in coverage for length, _ in coverage[id_].panes}
+    return not any(pane_us % length for length in lengths)
+
+
+def _subgroup(key: str, plans: list[AnswerPlan], pane_us: int, fixed: bool) -> SubGroup:
     window = plans[0].aggregate.window
-    every = isinstance(window, HoppingWindow)
     return SubGroup(
         key,
         window.slide_us // pane_us,
         max(plan.aggregate.window.size_us for plan in plans) // pane_us,
         len(plans),
         max(plan.query.priority for plan in plans),
-        every,
-        window.phase_us // pane_us if every else 0,
+        fixed or isinstance(window, HoppingWindow),
+        window.phase_us // pane_us if isinstance(window, HoppingWindow) else 0,
     )
 
 
@@ -240,6 +258,7 @@ class Scheduled:
     decision: ScheduleDecision
     workload: Workload
     schedule: Schedule
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)
     due: dict[str, Due] = field(default_factory=dict)
     state: ScheduleState = field(default_factory=ScheduleState)
     left: dict[str, int] = field(default_factory=dict)
@@ -256,7 +275,7 @@ class Scheduled:
     @cached_property
     def groups(self) -> list[Group]:
         """The groups of all queries."""
-        return groups_of(self.workload, self.workload.plans, self.schedule)
+        return groups_of(self.workload, self.workload.plans, self.schedule, self.coverage)
 
     def _periods(self, group: Group) -> dict[str, int]:
         """In panes what was decided; each sub-group's own if that does not fit the queries there are now."""
@@ -272,7 +291,7 @@ class Scheduled:
         flush: bool,
     ) -> None:
         """Fills in what is due: within the budget, or all of it when there is none."""
-        groups = groups_of(self.workload, times, self.schedule)
+        groups = groups_of(self.workload, times, self.schedule, self.coverage)
         choices = {g.group: g for g in self.decision.groups}
         limited: dict[str, Progress] = {}
         for group in groups:

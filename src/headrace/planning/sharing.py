@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 
 from headrace.model import Kind, Measure, Stream, Synopsis, streams_of
+from headrace.planning.admission import columns_in_use
 from headrace.planning.coverage import Coverage, covers
 from headrace.planning.filters import disjoint_union
 from headrace.planning.flow import FlowPlan, RowStore
@@ -89,13 +90,23 @@ class Workload:
     @property
     def derived(self) -> tuple[str, ...]:
         """Names of the streams that joins make for other queries' sake."""
+        return tuple(stream.name for stream in self.derived_streams)
+
+    @property
+    def derived_streams(self) -> tuple[Stream, ...]:
+        """The streams that joins make for other queries' sake."""
         return tuple(
-            join.feeds.name
+            join.feeds.stream
             for plan in self.all_flows.values()
             if isinstance(plan, JoinPlan)
             for join in plan.in_order
             if join.feeds is not None
         )
+
+    def columns_in_use(self, streams: Sequence[Stream]) -> dict[str, frozenset[str]]:
+        """Per declared stream the columns that some query reads."""
+        over = [plan.pairs.query for plan in self.plans.values() if plan.pairs is not None]
+        return columns_in_use([*(plan.query for plan in self.queries.values()), *over], streams)
 
     def sources_of(self, query: str) -> tuple[str, ...]:
         """The kept synopses a query is answered from."""

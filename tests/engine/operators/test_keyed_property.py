@@ -23,9 +23,10 @@ from keyed_chaos import Chaos
 from world import assert_same
 
 from headrace.engine.operators import keyed
-from headrace.engine.operators.flows import Moment
+from headrace.engine.operators.port import Ask, Moment
 from headrace.engine.sinks.choose import FileSink
-from headrace.engine.state.checkpoint import Checkpoint
+from headrace.engine.standing import Standing
+from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.state.storage import open_storage
 from headrace.kernels import keyed as keyed_task
 from headrace.kernels.absorb import Absorbed
@@ -35,13 +36,14 @@ from headrace.kernels.row_windows import RowsSpec
 from headrace.kernels.values import PlannedAggregate
 from headrace.language import bind_query, parse_schema
 from headrace.model import EpochDecision, Flush, KeyedDecision, KeyedState, Move, Residence, SinkSpec, Stream
-from headrace.planning import plan_rows
+from headrace.planning import Workload, plan_rows
 from headrace.policies import FluxSettings, StreamClock, advance_clock
 
 STREAM = Stream("r", parse_schema("ts TIMESTAMP, k INT, v INT"), "ts", lateness_us=50)
 SQL = "SELECT k, ts, v, SUM(v) AS a, MIN(v) AS b, COUNT(DISTINCT v) AS c FROM r [PARTITION BY k ROWS 4]"
 PLAN = plan_rows(bind_query("q", SQL, {"r": STREAM}))
 STORE = PLAN.stores[0]
+WORKLOAD = Workload({}, {}, {}, flows={"q": PLAN})
 DUCK = """SELECT k, make_timestamptz(ts), v, sum(v) OVER w, min(v) OVER w, count(DISTINCT v) OVER w FROM rows
           WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)"""
 
@@ -96,26 +98,27 @@ class World:
         self.operator = keyed.KeyedOperator(None, self.checkpoint, io, self.processes, self.settings)  # type: ignore[arg-type]
 
     def run(self, rows: list[tuple[int, int | None, int | None]], flush: bool = False, last: bool = False) -> None:
-        decided = self.operator.decide({"q": PLAN}, self.state, self.epoch)
+        manifest = Manifest(self.epoch - 1, self.epoch - 1, {"r": self.clock}, queries={"q": QueryState(SQL)},
+                            chunks=tuple(self.chunks.values()), nodes=self.state)  # fmt: skip
+        standing = Standing((STREAM,), WORKLOAD, {"q": self.sink}, manifest)
+        ended = Flush("end") if flush else None
+        decided = self.operator.decide(Ask(standing, self.epoch, ended, None)).nodes
         self.decided.append(decided["q"])
-        decision = EpochDecision(
-            self.epoch, self.epoch, 0, 0, ("q",), flush=Flush("end") if flush else None, flows=decided
-        )
-        cut = self.operator.cuts({"q": PLAN}, decided)[STORE.id]
+        decision = EpochDecision(self.epoch, self.epoch, 0, 0, ("q",), flush=ended, nodes=decided)
+        cut = self.operator.takes(WORKLOAD, decision).cuts[STORE.id]
         assert cut.apart
         watermark = self.clock.watermark_us
         rows = [row for row in rows if watermark is None or row[0] >= watermark]
         self.admitted += rows
-        before = self.clock
         if rows:
             times = [row[0] for row in rows]
             self.clock = advance_clock(self.clock, STREAM, (min(times), max(times)), 0)
         if flush and self.clock.last_us is not None:
-            end = self.operator.ends(PLAN, {"r": self.clock})
+            end = self.operator.ends(standing, decision, {"r": self.clock})["r"]
             self.clock = StreamClock(self.clock.first_us, self.clock.last_us, end, 0)
         absorbed = self.absorb(rows, cut.slices)
-        moment = Moment(decision, False, {"q": PLAN}, {"q": self.sink}, {}, tuple(self.chunks.values()), absorbed,
-                        {"r": before}, {"r": self.clock}, self.state, frozenset(["q"] if last else []))  # fmt: skip
+        moment = Moment(decision, False, standing, {"q": PLAN}, absorbed, {"r": self.clock},
+                        ending=frozenset(["q"] if last else []))  # fmt: skip
         stepped = self.operator.step(moment)
         assert not stepped.failed, stepped.failed
         there = {**self.chunks, **{c.name: c for c in (*absorbed.chunks, *stepped.chunks)}}
@@ -330,5 +333,8 @@ def test_the_order_of_rows_that_nothing_else_orders_is_the_order_in_which_they_c
 def test_what_was_made_for_a_query_goes_with_it(tmp_path: Path) -> None:
     world = World(tmp_path, Processes(1, random.Random(0)), FluxSettings(minis_per_bin=1))
     for number in range(5):
-        world.operator.decide({f"q{number}": PLAN}, {}, number)
+        name = f"q{number}"
+        manifest = Manifest(number - 1, number - 1, queries={name: QueryState(SQL)})
+        standing = Standing((STREAM,), Workload({}, {}, {}, flows={name: PLAN}), {}, manifest)
+        world.operator.decide(Ask(standing, number, None, None))
     assert set(world.operator._queries) == {"q4"}

@@ -141,7 +141,7 @@ def test_queries_that_come_and_go(world: World, spark: Any, tmp_path: Path) -> N
         assert len([note for note in notes if "keeps the newest 10 results from now on" in note]) == 1
         for name in ("base", "noted", "few"):
             run.drop_query(name)
-        assert set(run._parts.epochs._sinks) == {"files"}
+        assert set(run._parts.epochs._epoch.standing.sinks) == {"files"}
         assert not sink.epochs
         assert not list((tmp_path / "state").glob("delivered/*"))
         left = "SELECT application FROM headrace_epochs WHERE application LIKE 'headrace-base-%'"

@@ -67,7 +67,7 @@ def remembered(name: str, **facts: Any) -> Manifest:
         5,
         5,
         queries={name: QueryState(SQL[name], **facts)},
-        flows={name: state_of(name, plan.forms)},
+        nodes={name: state_of(name, plan.forms)},
         chunks=(Chunk("c", 1, 1, APART if name != "join" else 0, ends),),
     )
 
@@ -124,7 +124,7 @@ def test_rows_below_an_aggregate_are_judged_as_well() -> None:
         5,
         5,
         queries={"over": QueryState(SQL["over"])},
-        flows={plan.pairs.query.name: state_of("join", plan.pairs.forms)},
+        nodes={plan.pairs.query.name: state_of("join", plan.pairs.forms)},
     )
     assert come(manifest, "over") == (replace(manifest, coverage=come(manifest, "over")[0].coverage), "")
     found, said = come(manifest, "over", columns=COLUMNS.replace("DOUBLE", "FLOAT"))

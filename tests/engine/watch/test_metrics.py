@@ -45,7 +45,7 @@ MANIFEST = Manifest(
              "broken": QueryState("SELECT", failed="a \"cause\"")},
     observed=Observed(100 * SECOND, 0.5, {"absorb": 0.25}, 2, {"s": 5}, replay=True,
                       flows={"q": KeyedMeasures(0.1, (0.1, 0.1), (None, None), 0, (), 5, 2, 70)}),
-    flows={"q": replace(begin(2, 2), state_bytes=(30, 40), moves=3, moved_bytes=90,
+    nodes={"q": replace(begin(2, 2), state_bytes=(30, 40), moves=3, moved_bytes=90,
                         residence=(Residence((1,)), Residence())),
            "join": JoinState(JoinWay("hash", None, (), (0,), "why"), 1, False, (), None, JoinSample(), 0, (1.0,))},
 )  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.model import plain, restored
 from headrace.policies import (
     Costs,
     Execution,
@@ -321,7 +322,7 @@ def epochs(policy: str, groups: list[Group], start: int, moves: list[int], limit
     for move, limit in zip(moves, limits, strict=False):
         plans.append(plan(policy, groups, (now, now + move), limit, state))
         # What is committed with an epoch is JSON.
-        state, now = ScheduleState.from_json(json.loads(json.dumps(plans[-1].state.to_json()))), now + move
+        state, now = restored(ScheduleState, json.loads(json.dumps(plain(plans[-1].state)))), now + move
         assert state == plans[-1].state
     return plans
 

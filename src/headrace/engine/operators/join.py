@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
 from headrace.engine.operators.answering import adopt, writes_parquet
-from headrace.engine.operators.flows import Moment, Stepped
 from headrace.engine.operators.join_sql import pairs_ddl, pairs_schema, spark_join
-from headrace.engine.operators.projection import projection
+from headrace.engine.operators.port import Ask, Checked, Decided, Moment, Stepped, Taking
 from headrace.engine.sinks.choose import FileSink
-from headrace.engine.spark.arrow_rows import arrow_schema
+from headrace.engine.standing import Standing
+from headrace.engine.state.checkpoint import NodeState
 from headrace.engine.state.retention import EVER
 from headrace.engine.state.state_io import StateIo
-from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, Cut
+from headrace.kernels.absorb import Absorbed, Cut
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.chunks import holding
 from headrace.kernels.deliver import Delivery
@@ -31,16 +31,16 @@ from headrace.kernels.pairs import Matching
 from headrace.model import (
     EVERYWHERE,
     ONCE,
+    EpochDecision,
     JoinDecision,
     JoinMeasures,
     JoinSample,
     JoinState,
     JoinWay,
-    KeyedDecision,
-    KeyedState,
     SideSample,
+    edge_into,
 )
-from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan
+from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan, Workload, streams_read
 from headrace.policies import JoinStats, SideStats, StreamClock, choose_way, learn_speeds, watermark_of
 
 if TYPE_CHECKING:
@@ -60,48 +60,45 @@ SIDES = (LEFT, RIGHT)
 
 
 class JoinOperator:
-    """Runs all joins; see `FlowOperator`."""
+    """Runs all joins; see `Operator`."""
 
     def __init__(
         self,
         io: StateIo,
         folder: str,
-        bins: int,
         probe: Callable[[str], None],
         way: str = "auto",
         memory_bytes: float | None = None,
     ) -> None:
-        self._io, self._folder, self._bins, self._probe = io, folder, bins, probe
+        self._io, self._folder, self._probe = io, folder, probe
         self._way, self._memory = way, memory_bytes
 
-    def serves(self, plan: FlowPlan) -> bool:
-        return isinstance(plan, JoinPlan)
+    def check(self, checked: Checked) -> None:
+        return
 
     # decide ----------------------------------------------------------------------------------------------------------
 
-    def decide(
-        self, flows: Mapping[str, FlowPlan], state: Mapping[str, JoinState | KeyedState], epoch: int
-    ) -> dict[str, JoinDecision]:
-        decided: dict[str, JoinDecision] = {}
-        hosts = self._io.hosts()
+    def decide(self, ask: Ask) -> Decided:
+        decided, keep = dict[str, JoinDecision](), dict[str, float]()
+        flows, state, hosts = ask.standing.flows, ask.standing.manifest.nodes, self._io.hosts()
         for owner, plan in _all(flows):
             name = plan.query.name
             memory = self._memory if _may_shed(flows[owner]) else None
-            decided[name] = self._decide(plan, _state_of(state, name), hosts, epoch, memory)
-        return decided
+            decided[name] = self._decide(plan, _state_of(state, name), hosts, memory)
+            if (part := decided[name].way.keep) < 1:
+                keep |= {edge_into(store.id, feed.stream): part for store in plan.stores for feed in store.feeds}
+        return Decided(decided, keep)
 
-    def _decide(
-        self, plan: JoinPlan, state: JoinState | None, hosts: int, epoch: int, memory: float | None
-    ) -> JoinDecision:
+    def _decide(self, plan: JoinPlan, state: JoinState | None, hosts: int, memory: float | None) -> JoinDecision:
         if state is None:
             slices = SLICES_PER_HOST * hosts
             way = self._wanted(plan, None, slices, hosts, memory)
-            return JoinDecision(way, slices, (1.0,) * hosts, sampled=True, guess=True, mixed=False, seed=epoch)
+            return JoinDecision(way, slices, (1.0,) * hosts, sampled=True, guess=True, mixed=False)
         # The first choice is a guess: what the first epoch brings decides the second.
         due = state.guess or state.sample.epochs >= PERIOD or max(state.way.hosts) >= hosts
         way = self._wanted(plan, state, state.slices, hosts, memory) if due else state.way
         mixed = way.cut_by != state.way.cut_by or state.until is not None
-        return JoinDecision(way, state.slices, _known_speeds(state, hosts), due, guess=False, mixed=mixed, seed=epoch)
+        return JoinDecision(way, state.slices, _known_speeds(state, hosts), due, guess=False, mixed=mixed)
 
     def _wanted(
         self, plan: JoinPlan, state: JoinState | None, slices: int, hosts: int, memory: float | None
@@ -115,14 +112,21 @@ class JoinOperator:
         )
         return choose_way(stats, self._way, None if state is None else state.way, slices)
 
-    def cuts(
-        self, flows: Mapping[str, FlowPlan], decided: Mapping[str, JoinDecision | KeyedDecision]
-    ) -> dict[str, Cut]:
-        return {s.id: _cut(_decided(decided, plan.query.name), s.role) for _, plan in _all(flows) for s in plan.stores}
+    def takes(self, part: Workload, decision: EpochDecision) -> Taking:
+        joins = [plan for _, plan in _all(part.all_flows)]
+        cuts = {s.id: _cut(_decided(decision, plan.query.name), s.role) for plan in joins for s in plan.stores}
+        return Taking(stores=tuple(store for plan in joins for store in plan.stores), cuts=cuts)
 
-    def ends(self, plan: FlowPlan, clocks: Mapping[str, StreamClock]) -> int | None:
+    def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
+        ends: dict[str, int] = {}
+        for name, plan in standing.flows.items():
+            end = self._ends(plan, clocks) if isinstance(plan, JoinPlan) else None
+            for stream in streams_read(standing.workload.queries[name]) if end is not None else ():
+                ends[stream] = max(end or 0, ends.get(stream, EVER[0]))
+        return ends
+
+    def _ends(self, plan: JoinPlan, clocks: Mapping[str, StreamClock]) -> int | None:
         """An inner join has no open results; outer ones give every row without a match once time has passed it."""
-        assert isinstance(plan, JoinPlan)
         if all(each.join.how == "inner" for each in plan.in_order):
             return None
         last = max(_last(each, side, clocks) for each in plan.in_order for side in SIDES)
@@ -142,7 +146,7 @@ class JoinOperator:
             with _guarded(owner, stepped):
                 work = self._work(plan, run)
                 if plan.feeds is not None:
-                    self._feed(owner, plan, work, run)
+                    self._feed(plan, work, run)
                 elif work.picked is not None:
                     direct |= {owner: work} if _has_work(work) else {}
                 elif _has_work(work):
@@ -158,11 +162,11 @@ class JoinOperator:
             stepped.state[name] = self._learned(plan, run, counted, expired)
             if counted:
                 stepped.observed[name] = _shown(counted)
-        stepped.chunks, stepped.clocks = run.fed.chunks, {name: run.after[name] for name in run.made}
+        stepped.fed, stepped.clocks = run.fed, {name: run.after[name] for name in run.made}
         return stepped
 
     def _work(self, plan: JoinPlan, run: _Epoch) -> JoinWork:
-        join, decision = plan.join, _decided(run.moment.decision.flows, plan.query.name)
+        join, decision = plan.join, _decided(run.moment.decision, plan.query.name)
         stores = plan.store(LEFT).id, plan.store(RIGHT).id
         reach = self._expired(plan, run.moment.before)
         held = holding(run.moment.chunks, {store: reach[side] for store, side in zip(stores, SIDES, strict=True)})
@@ -239,24 +243,14 @@ class JoinOperator:
         with spark_join(self._pairs(plan, work), plan) as results:
             return run.moment.sinks[owner].write(results, run.moment.decision.epoch, run.moment.replay) or 0
 
-    def _feed(self, owner: str, plan: JoinPlan, work: JoinWork, run: _Epoch) -> None:
+    def _feed(self, plan: JoinPlan, work: JoinWork, run: _Epoch) -> None:
         """Absorbs a join's pairs, as rows of a stream, into what is above it: another join's store, or panes."""
         assert plan.feeds is not None
         stream, moment = plan.feeds.stream, run.moment
         absorbed = Absorbed()
         if _has_work(work):
-            above = [p for _, p in _all({owner: moment.flows[owner]}) if stream.name in sum(p.streams.values(), ())]
-            stores = [s for p in above for s in p.stores if s.feeds[0].stream == stream.name]
-            kept = [k for k in moment.kept.values() if k.synopsis.feeds[0].stream == stream.name]
-            shape = projection((stream,), kept, self._bins, stores=stores)
-            cuts = {s.id: _cut(_decided(moment.decision.flows, p.query.name), s.role) for p in above for s in p.stores}
-            bounds = (Bounds(*EVER),)
-            task = AbsorbTask(self._folder, moment.decision.epoch, bounds, shape, cuts)
             with spark_join(self._pairs(plan, work), plan) as pairs:
-                fields = ", ".join(f"'{column.name}', `{column.name}`" for column in stream.columns)
-                rows = pairs.selectExpr("0 AS _s", f"named_struct({fields}) AS {stream.name}")
-                rows = rows.selectExpr(*shape.bound(bounds))
-                absorbed = sum(self._io.absorb(rows, arrow_schema(rows), task), Absorbed())
+                absorbed = moment.feed(stream, pairs)
         run.made.append(stream.name)
         run.after[stream.name] = _derived_clock(plan, moment.before[stream.name], run.after, absorbed)
         run.fed = run.fed + absorbed
@@ -268,7 +262,7 @@ class JoinOperator:
     ) -> JoinState:
         """What the next decisions are made by."""
         name, moment, absorbed = plan.query.name, run.moment, run.moment.absorbed + run.fed
-        state, decision = _state_of(moment.state, name), _decided(moment.decision.flows, name)
+        state, decision = _state_of(moment.state, name), _decided(moment.decision, name)
         # A decision that is repeated may be older than a query of the same name that starts anew.
         sample = JoinSample() if decision.sampled or state is None else state.sample
         sides = [
@@ -352,14 +346,14 @@ def _derived_clock(
     )
 
 
-def _state_of(states: Mapping[str, JoinState | KeyedState], name: str) -> JoinState | None:
+def _state_of(states: Mapping[str, NodeState], name: str) -> JoinState | None:
     found = states.get(name)
     assert found is None or isinstance(found, JoinState)
     return found
 
 
-def _decided(decided: Mapping[str, JoinDecision | KeyedDecision], name: str) -> JoinDecision:
-    found = decided[name]
+def _decided(decision: EpochDecision, name: str) -> JoinDecision:
+    found = decision.nodes[name]
     assert isinstance(found, JoinDecision)
     return found
 
@@ -367,7 +361,7 @@ def _decided(decided: Mapping[str, JoinDecision | KeyedDecision], name: str) -> 
 def _cut(decision: JoinDecision, side: str) -> Cut:
     way = decision.way
     kind = ONCE if way.way == "biclique" or way.split == side else EVERYWHERE
-    cut = Cut(decision.slices, kind, keep=way.keep, seed=decision.seed)
+    cut = Cut(decision.slices, kind)
     match way.way:
         case "hash":
             return cut
@@ -426,7 +420,7 @@ def _speeds(known: Sequence[float], slices: Sequence[int], counted: Sequence[Cou
 
 
 def _shed(absorbed: Absorbed, store: str) -> int:
-    return sum(rows for (id_, _), rows in absorbed.shed.items() if id_ == store)
+    return sum(account.shed for edge, account in absorbed.shed.items() if edge.partition(">")[2] == store)
 
 
 def _has_work(work: JoinWork) -> bool:

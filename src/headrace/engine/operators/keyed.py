@@ -17,11 +17,12 @@ import pyarrow as pa
 from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
 from headrace.engine.operators.answering import hand_over, writes_parquet
 from headrace.engine.operators.finishing import direct_finish, spark_finish
-from headrace.engine.operators.flows import Moment, Stepped
 from headrace.engine.operators.functions import load_function, packed
+from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Moment, Stepped, Taking
 from headrace.engine.operators.specs import spec_of_rows
 from headrace.engine.sinks.choose import FileSink
-from headrace.engine.state.checkpoint import Checkpoint
+from headrace.engine.standing import Standing
+from headrace.engine.state.checkpoint import Checkpoint, NodeState
 from headrace.engine.state.spark_io import SparkIo
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.state.storage import for_spark
@@ -33,8 +34,8 @@ from headrace.kernels.finish import DirectFinish
 from headrace.kernels.keyed import BinReport, Kernel, KeyedTask, KeyedWork, MiniWork, RowsKernel, Worked
 from headrace.kernels.steps import StepKernel
 from headrace.kernels.values import spelled
-from headrace.model import Column, JoinDecision, JoinState, KeyedDecision, KeyedMeasures, KeyedState, streams_of
-from headrace.planning import FlowPlan, RowsPlan, StepPlan
+from headrace.model import Column, EpochDecision, KeyedDecision, KeyedMeasures, KeyedState, streams_of
+from headrace.planning import FlowPlan, RowsPlan, StepPlan, Workload
 from headrace.policies import FluxSettings, Measured, StreamClock, account, begin, decide_keyed, watermark_of
 
 if TYPE_CHECKING:
@@ -107,6 +108,10 @@ def _migrating(state: KeyedState, version: int, epoch: int) -> tuple[int, int] |
     return (epoch, version) if state.migrating is not None or state.version not in (0, version) else None
 
 
+def _mine(flows: Mapping[str, FlowPlan]) -> dict[str, FlowPlan]:
+    return {name: plan for name, plan in flows.items() if isinstance(plan, RowsPlan | StepPlan)}
+
+
 def _all_at_once(decision: KeyedDecision) -> KeyedDecision:
     """The same decision where nothing may wait: the streams have ended, and all rows get their results now."""
     targets = {item.move.mini: item.move.target for item in decision.moving}
@@ -143,19 +148,9 @@ class KeyedOperator:
         self._queries: dict[str, _Query] = {}
         self._checked: dict[str, _Query] = {}  # not at work yet
 
-    def serves(self, plan: FlowPlan) -> bool:
-        return isinstance(plan, RowsPlan | StepPlan)
-
-    def check(
-        self,
-        flows: Mapping[str, FlowPlan],
-        state: Mapping[str, JoinState | KeyedState],
-        given: Mapping[str, Callable[..., Any]],
-    ) -> None:
+    def check(self, checked: Checked) -> None:
         """Loads functions that are not given; refuses state of another version that nothing can change."""
-        for name, plan in flows.items():
-            if not self.serves(plan):
-                continue
+        for name, plan in _mine(checked.flows).items():
             if isinstance(self._io, SparkIo):
                 raise SpecError(
                     Problem(
@@ -165,8 +160,8 @@ class KeyedOperator:
                         hint="use a folder all hosts share, or a file system that Arrow reaches",
                     )
                 )
-            self._checked[name] = self._made(name, plan, given.get(name))
-            before = state.get(name)
+            self._checked[name] = self._made(name, plan, checked.functions.get(name))
+            before = checked.state.get(name)
             if not isinstance(plan, StepPlan) or not isinstance(before, KeyedState):
                 continue
             step, schema = plan.root.step, _columns(plan.root.step.state)
@@ -186,38 +181,45 @@ class KeyedOperator:
                     f"function now declares {schema}; give it a new `version` and a `migration`"
                 )
 
-    def decide(
-        self, flows: Mapping[str, FlowPlan], state: Mapping[str, JoinState | KeyedState], epoch: int
-    ) -> dict[str, KeyedDecision]:
+    def decide(self, ask: Ask) -> Decided:
+        flows, state = _mine(ask.standing.flows), ask.standing.manifest.nodes
         # Queries come and go: what was made for one that has left goes with it.
         self._queries = {name: query for name, query in self._queries.items() if name in flows}
-        return {name: self._decide(name, plan, state.get(name)) for name, plan in flows.items()}
+        return Decided({name: self._decide(name, plan, state.get(name)) for name, plan in flows.items()})
 
-    def _decide(self, name: str, plan: FlowPlan, known: JoinState | KeyedState | None) -> KeyedDecision:
+    def _decide(self, name: str, plan: FlowPlan, known: NodeState | None) -> KeyedDecision:
         bins = self._jobs.slots
         state = self._state(known, bins, bins * self._settings.minis_per_bin)
         return decide_keyed(state, bins, self._settings, self._query(name, plan).merges)
 
-    def _decided(self, name: str, plan: FlowPlan, decided: Mapping[str, JoinDecision | KeyedDecision]) -> KeyedDecision:
+    def _decided(self, name: str, plan: FlowPlan, decision: EpochDecision) -> KeyedDecision:
         """What was decided for a query; one that came after that, before a repeated epoch, begins as all do."""
-        found = decided.get(name)
+        found = decision.nodes.get(name)
         return found if isinstance(found, KeyedDecision) else self._decide(name, plan, None)
 
-    def cuts(
-        self, flows: Mapping[str, FlowPlan], decided: Mapping[str, JoinDecision | KeyedDecision]
-    ) -> dict[str, Cut]:
-        return {
-            plan.stores[0].id: Cut(slices=len(self._decided(name, plan, decided).owners), apart=True)
-            for name, plan in flows.items()
+    def takes(self, part: Workload, decision: EpochDecision) -> Taking:
+        mine = _mine(part.all_flows)
+        cuts = {
+            plan.stores[0].id: Cut(slices=len(self._decided(name, plan, decision).owners), apart=True)
+            for name, plan in mine.items()
         }
+        return Taking(stores=tuple(store for plan in mine.values() for store in plan.stores), cuts=cuts)
 
-    def ends(self, plan: FlowPlan, clocks: Mapping[str, StreamClock]) -> int | None:
-        known = [clocks[stream].last_us for stream in streams_of(plan.query.root)]
-        return max((last + 1 for last in known if last is not None), default=None)
+    def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
+        """Past the last row of all streams of a query."""
+        ends: dict[str, int] = {}
+        for plan in _mine(standing.flows).values():
+            streams = streams_of(plan.query.root)
+            lasts = [last for stream in streams if (last := clocks[stream].last_us) is not None]
+            if lasts:
+                ends |= {stream: max(max(lasts) + 1, ends.get(stream, _NEVER)) for stream in streams}
+        return ends
 
     def step(self, moment: Moment) -> Stepped:
-        names = tuple(moment.flows)
-        decisions = {n: self._decided(n, plan, moment.decision.flows) for n, plan in moment.flows.items()}
+        names = tuple(_mine(moment.flows))
+        if not names:
+            return Stepped()
+        decisions = {name: self._decided(name, moment.flows[name], moment.decision) for name in names}
         decisions = {n: _all_at_once(d) if moment.is_last(n) else d for n, d in decisions.items()}
         bins = max(decision.bins for decision in decisions.values())
         states = {name: self._state(moment.state.get(name), d.bins, len(d.owners)) for name, d in decisions.items()}
@@ -240,7 +242,7 @@ class KeyedOperator:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _state(self, known: JoinState | KeyedState | None, bins: int, minis: int) -> KeyedState:
+    def _state(self, known: NodeState | None, bins: int, minis: int) -> KeyedState:
         return known if isinstance(known, KeyedState) else begin(bins, minis)
 
     def _query(self, name: str, plan: FlowPlan) -> _Query:
@@ -429,7 +431,7 @@ class KeyedOperator:
         stepped.chunks += made
         times = [time for time in done if time is not None and time > _NEVER]
         if times:
-            stepped.answered[name] = min(times), work.final_us - min(times)
+            stepped.answered[name] = Answered(min(times), work.final_us - min(times))
         stepped.state[name] = state
         stepped.observed[name] = KeyedMeasures(
             round(seconds, 4),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from headrace.kernels.absorb import GREATEST, LEAST, FeedColumns, Projection, RowColumns
+from headrace.kernels.absorb import GREATEST, LEAST, SEED, FeedColumns, Projection, RowColumns
 from headrace.kernels.panes import layout_of
 from headrace.model import Feed, Stream
 from headrace.planning import Kept, RowFeed, RowStore
@@ -21,12 +21,13 @@ def projection(
     bins: int,
     corrupt: frozenset[str] = frozenset(),
     stores: Sequence[RowStore] = (),
+    hashed: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Projection:
     """The columns all synopses and row stores need, each distinct expression once.
 
     An expression that could fail is evaluated for rows that are admitted and pass the query's filter, no others. The
     bounds of admission come as array literals indexed by stream, which keeps the text of the generated code, and so
-    its compiled form, the same from epoch to epoch.
+    its compiled form, the same from epoch to epoch. `hashed` has the columns that rows are shed by, by stream.
     """
     position = {stream.name: i for i, stream in enumerate(streams)}
     time = " ".join(f"WHEN {i} THEN unix_micros({s.name}.`{s.time}`)" for i, s in enumerate(streams))
@@ -71,6 +72,15 @@ def projection(
         )
         for k in kept
     )
+
+    def hash_of(i: int, stream: Stream) -> str | None:
+        names = (hashed or {}).get(stream.name)
+        if names is None:
+            return None
+        fields = ", ".join(f"{stream.name}.`{name}`" for name in names)
+        return column(f"xxhash64({fields}, {SEED}[{i}])", None)
+
+    hashes = tuple(hash_of(i, stream) for i, stream in enumerate(streams))
     rows = tuple((store.id, tuple(row_feed(source) for source in store.feeds)) for store in stores)
     select = [f"{time} AS _t"]
     if len(streams) > 1:
@@ -79,4 +89,4 @@ def projection(
         bad = " OR ".join(f"{name}._corrupt_record IS NOT NULL" for name in sorted(corrupt))
         select.append(f"COALESCE({bad}, false) AS _bad")
     select += [f"{sql} AS {name}" for sql, name in columns.items()]
-    return Projection(tuple(select), feeds, tuple(s.name for s in streams), bool(corrupt), rows)
+    return Projection(tuple(select), feeds, tuple(s.name for s in streams), bool(corrupt), rows, hashes)

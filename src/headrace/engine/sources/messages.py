@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["CORRUPT", "PLACE", "decode"]
+__all__ = ["CORRUPT", "decode"]
 
 CORRUPT = "_corrupt_record"
-# Where a message was found; kept with every row, so that a rejected one can be looked up.
-PLACE = ("kafka_topic", "kafka_partition", "kafka_offset")
 # A header may be repeated; the last one counts.
 _NAMES = "array_distinct(transform(headers, h -> make_valid_utf8(h.key)))"
 _LAST = "CAST(element_at(filter(headers, h -> make_valid_utf8(h.key) = name), -1).value AS STRING)"

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.engine.sources.messages import CORRUPT, PLACE, decode
+from headrace.engine.sources.messages import CORRUPT, decode
 from headrace.engine.spark.secrets import resolve
 from headrace.errors import Problem, SpecError
 from headrace.language import FILE_SOURCES
-from headrace.model import Source, Stream
+from headrace.model import PLACE, Source, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from headrace.engine.sources.messages import CORRUPT, PLACE
+from headrace.engine.sources.messages import CORRUPT
 from headrace.engine.spark.session import tuning_from
 from headrace.engine.state.storage import Storage, for_spark
 from headrace.kernels.absorb import Bounds
-from headrace.model import Stream
+from headrace.model import PLACE, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,8 +9,9 @@ from headrace.kernels.orders import ORDER, obey, written
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
+    from pyspark.sql import SparkSession
 
-__all__ = ["Jobs"]
+__all__ = ["Jobs", "jobs_started"]
 
 
 class Jobs:
@@ -33,3 +34,8 @@ class Jobs:
             return self._rdds[n].collect()
         finally:
             self._context.setLocalProperty(ORDER, None)  # type: ignore[arg-type]
+
+
+def jobs_started(spark: SparkSession) -> int:
+    """Spark jobs started so far in this application."""
+    return int(spark._jsc.sc().dagScheduler().nextJobId())

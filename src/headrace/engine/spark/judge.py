@@ -33,28 +33,7 @@ from headrace.model import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["columns_in_use", "judge"]
-
-
-def columns_in_use(queries: Sequence[Query], streams: Sequence[Stream]) -> dict[str, frozenset[str]]:
-    """Per stream the columns that some query reads."""
-    reads = {read for query in queries for read in _reads(query.root)}
-    return {
-        stream.name: frozenset(c.name for c in stream.columns if f"{stream.name}.{c.name}" in reads)
-        for stream in streams
-    }
-
-
-def _reads(operator: Operator) -> set[str]:
-    match operator:
-        case Scan(columns=columns, where=where):
-            return {read for e in (*columns, *((where,) if where else ())) for read in e.reads}
-        case Union(inputs=inputs):
-            return {read for child in inputs for read in _reads(child)}
-        case Join(left=left, right=right):
-            return _reads(left.input) | _reads(right.input)
-        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
-            return _reads(child)
+__all__ = ["judge"]
 
 
 def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: DataFrame | None = None) -> Query:

@@ -28,13 +28,13 @@ from headrace.engine.state.storage import Lock, Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.hiding import hide
 from headrace.kernels.chunks import Chunk
-from headrace.model import Entry, EpochDecision, JoinState, KeyedState, Observed, plain, restored
+from headrace.model import SCHEDULE, Entry, EpochDecision, JoinState, KeyedState, Observed, Shed, plain, restored
 from headrace.planning import Coverage, Schedule
 from headrace.policies import StreamClock
 
-__all__ = ["VERSION", "Checkpoint", "Manifest", "QueryState"]
+__all__ = ["VERSION", "Checkpoint", "Manifest", "NodeState", "QueryState"]
 
-VERSION = 3
+VERSION = 4
 # The name of a file that is being written, under which nobody reads it.
 HALF_WRITTEN = re.compile(r"\..+\.[0-9a-f]{32}")
 # Decisions, manifests and workloads kept for `status` and for the curious; only the last of each is needed.
@@ -67,11 +67,14 @@ class QueryState:
         return replace(self, failed=hide(cause))
 
 
-@dataclass(frozen=True, slots=True)
-class Flows:
-    """What operators remember, by flow."""
+NodeState = JoinState | KeyedState | Schedule
 
-    states: Mapping[str, JoinState | KeyedState]
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """What operators remember, by node."""
+
+    states: Mapping[str, NodeState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,20 @@ class Manifest:
     coverage: Mapping[str, Coverage] = field(default_factory=dict)  # by kept synopsis
     workload: int = -1  # the workload file that describes what is kept
     chunks: tuple[Chunk, ...] = ()
-    schedule: Schedule = field(default_factory=Schedule)
-    flows: Mapping[str, JoinState | KeyedState] = field(default_factory=dict)  # what operators remember, by flow
+    nodes: Mapping[str, NodeState] = field(default_factory=dict)  # what operators remember
     observed: Observed = field(default_factory=Observed)
+    edges: Mapping[str, Shed] = field(default_factory=dict)  # of edges that have shed
+
+    @property
+    def schedule(self) -> Schedule:
+        """What is remembered of all aggregates' executions."""
+        found = self.nodes.get(SCHEDULE)
+        return found if isinstance(found, Schedule) else Schedule()
+
+    @property
+    def flows(self) -> dict[str, JoinState | KeyedState]:
+        """What is remembered of joins, row windows and functions."""
+        return {name: node for name, node in self.nodes.items() if not isinstance(node, Schedule)}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -100,9 +114,9 @@ class Manifest:
             "coverage": {id_: asdict(coverage) for id_, coverage in self.coverage.items()},
             "workload": self.workload,
             "chunks": [chunk.to_json() for chunk in self.chunks],
-            "schedule": self.schedule.to_json(),
-            "flows": plain(self.flows),
+            "nodes": plain(self.nodes),
             "observed": plain(self.observed),
+            "edges": plain(self.edges),
         }
 
     @classmethod
@@ -119,9 +133,9 @@ class Manifest:
             },
             value["workload"],
             tuple(Chunk.from_json(chunk) for chunk in value["chunks"]),
-            Schedule.from_json(value["schedule"]),
-            restored(Flows, {"states": value["flows"]}).states,
+            restored(Nodes, {"states": value["nodes"]}).states,
             restored(Observed, value["observed"]),
+            {edge: restored(Shed, shed) for edge, shed in value["edges"].items()},
         )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.engine.blame import blamed
-from headrace.engine.state.checkpoint import QueryState
+from headrace.engine.state.checkpoint import NodeState
 from headrace.engine.state.state_io import StateIo
 from headrace.kernels.absorb import Absorbed
 from headrace.kernels.chunks import APART, Chunk, holding
@@ -16,7 +15,7 @@ from headrace.kernels.panes import layout_of
 from headrace.planning import Coverage, Workload, cover, forget
 from headrace.policies import ChunkSize, Merge, plan_merge
 
-__all__ = ["EVER", "Retained", "expired_panes", "retain"]
+__all__ = ["EVER", "Retained", "retain"]
 
 # Before any watermark and without any limit: every time fits.
 EVER = (-(2**62), 2**62)
@@ -31,22 +30,10 @@ class Retained:
     coverage: dict[str, Coverage]
 
 
-def expired_panes(workload: Workload, queries: Mapping[str, QueryState]) -> dict[str, int]:
-    """Per synopsis in use the time before which no window to come reaches."""
-    expired: dict[str, int] = {}
-    for name in workload.plans:
-        state, window = queries[name], workload.plans[name].aggregate.window
-        # The window answered last stays: it is what a one-time query asks for.
-        reach = EVER[0] if state.answered_us is None else state.answered_us - window.size_us
-        for id_ in workload.sources_of(name):
-            expired[id_] = min(expired.get(id_, reach), reach)
-    return expired
-
-
 def retain(
     workload: Workload,
     chunks: tuple[Chunk, ...],
-    flows: Mapping[str, Any],
+    nodes: Mapping[str, NodeState],
     expired: Mapping[str, int],
     before: Mapping[str, Coverage],
     absorbed: Absorbed,
@@ -57,9 +44,11 @@ def retain(
 ) -> Retained:
     """Drops chunks that hold nothing newer than what has `expired`, by synopsis and store, and merges small ones.
 
-    Of chunks that are kept apart those stay that `flows`, what operators remember by query, names.
+    Of chunks that are kept apart those stay that `nodes`, what operators remember, names.
     """
-    named = frozenset(name for state in flows.values() for name in state.chunks)
+    needed = (*workload.kept, *(store.id for store in workload.stores))
+    expired = {id_: expired.get(id_, EVER[0]) for id_ in needed}
+    named = frozenset(name for state in nodes.values() for name in state.chunks)
     kept = tuple(
         c
         for c in chunks
@@ -75,8 +64,8 @@ def retain(
         task = CompactTask(folder, epoch, merge.level, told, layouts, dict(expired), stores, bins)
         kept = (*(chunk for chunk in kept if chunk.name not in merged), *blamed(lambda: io.compact(task)))
     coverage: dict[str, Coverage] = {}
-    for id_, needed in workload.kept.items():
-        known = cover(before.get(id_), needed, None)
+    for id_, wanted in workload.kept.items():
+        known = cover(before.get(id_), wanted, None)
         made = absorbed.rows.get(id_, 0) if absorbed.counts else known.rows
         if made is not None and known.rows is not None:
             made = known.rows + (made - known.rows) * 0.3

@@ -244,7 +244,8 @@ def adopt(
         chunk if chunk.level == APART else replace(chunk, ends=tuple(end for end in chunk.ends if end[0] in live))
         for chunk in manifest.chunks
     )
-    return replace(manifest, queries={**queries, **refused}, coverage=coverage, flows=flows, chunks=chunks)
+    nodes = {**flows, **{node: state for node, state in manifest.nodes.items() if state.outlives_queries}}
+    return replace(manifest, queries={**queries, **refused}, coverage=coverage, nodes=nodes, chunks=chunks)
 
 
 def forgettable(states: Mapping[str, QueryState], added: Sequence[str]) -> list[str]:

@@ -46,7 +46,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
     """Progress, ledger, queries, and with a workload its synopses, as plain values.
 
     `epoch` counts from 0 and is -1 before the first; times are microseconds of event time; `streams` counts rows since
-    the checkpoint began, and rows_in = used + late + shed + rejected holds for each.
+    the checkpoint began, and rows_in = used + late + shed + rejected holds for each; `edges` are those that have shed.
     """
     root = hide(root)
     if manifest is None or manifest.epoch < 0:
@@ -88,6 +88,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
             for id_, coverage in manifest.coverage.items()
         },
         "flows": plain(manifest.flows),
+        "edges": plain(manifest.edges),
         "state": {"chunks": len(manifest.chunks), "bytes": sum(chunk.bytes for chunk in manifest.chunks)},
         "last_epoch": plain(manifest.observed),
         "decisions": [],

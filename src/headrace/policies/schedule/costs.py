@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 from headrace.policies.schedule.groups import Costs
 
@@ -59,31 +58,6 @@ class CostModel:
     def predict(self, executions: int, panes: int, answers: int) -> float:
         """Seconds that so many executions, panes and answers take together."""
         return self.costs.fixed * executions + self.costs.per_pane * panes + self.costs.per_answer * answers
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, the inverse of `from_json`."""
-        return {
-            "costs": [self.costs.fixed, self.costs.per_pane, self.costs.per_answer],
-            "squares": list(self.squares),
-            "products": list(self.products),
-            "error": self.error,
-            "samples": self.samples,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CostModel:
-        """
-        >>> model = learn(CostModel(Costs(0.1, 0.01, 0.001)), [CostSample(1, 10, 3, 0.4)])
-        >>> CostModel.from_json(model.to_json()) == model
-        True
-        """
-        return cls(
-            costs=Costs(*value["costs"]),
-            squares=tuple(value["squares"]),
-            products=tuple(value["products"]),
-            error=value["error"],
-            samples=value["samples"],
-        )
 
 
 def learn(model: CostModel, samples: Iterable[CostSample]) -> CostModel:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from headrace.policies.schedule.groups import Group, SchedulePolicy, SubGroup
 from headrace.policies.schedule.periods import PeriodChoice
@@ -33,27 +32,6 @@ class ScheduleState:
 
     tasks: Mapping[str, Mapping[str, TaskState]] = field(default_factory=dict)
     debt_us: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, the inverse of `from_json`."""
-        tasks = {
-            group: {name: [task.deadline_us, task.last_us] for name, task in sorted(of_group.items())}
-            for group, of_group in sorted(self.tasks.items())
-        }
-        return {"tasks": tasks, "debt_us": self.debt_us}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> ScheduleState:
-        """
-        >>> state = ScheduleState({"g": {"a": TaskState(20, 10)}}, debt_us=3)
-        >>> ScheduleState.from_json(state.to_json()) == state
-        True
-        """
-        tasks = {
-            group: {name: TaskState(*times) for name, times in of_group.items()}
-            for group, of_group in value["tasks"].items()
-        }
-        return cls(tasks, value["debt_us"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ class SubGroup:
 
     `period` and `panes` (the longest window) are in panes, `answers` counts the queries, and of two sub-groups with one
     deadline the higher `priority` goes first. The paper's queries are answered at least once per period. With `every`
-    they are answered exactly at the ends `phase + n * period`, each once: Spark's aligned windows.
+    they are answered exactly at the ends `phase + n * period`, each once: Spark's aligned windows, and those that would
+    cut a pane at other ends.
     """
 
     name: str

@@ -1,0 +1,117 @@
+"""The one pass over rows that keeps for all operators what they take: panes, and rows in slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.engine.operators.port import Operator, Taking
+from headrace.engine.operators.projection import projection
+from headrace.engine.spark.arrow_rows import arrow_schema
+from headrace.engine.standing import Standing
+from headrace.engine.state.retention import EVER
+from headrace.engine.state.state_io import StateIo
+from headrace.engine.trial import Trial
+from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, Projection
+from headrace.model import EpochDecision, Stream
+from headrace.planning import Workload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+__all__ = ["Absorbing"]
+
+# By stream the columns that its rows are hashed by; none where every edge keeps everything.
+Hashed = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class Absorbing:
+    """Absorbs the rows of streams; remembers, while the workload stays the same, the SQL of the pass."""
+
+    def __init__(
+        self,
+        io: StateIo,
+        folder: str,
+        bins: int,
+        operators: Sequence[Operator],
+        corrupt: frozenset[str],
+        trial: Trial,
+        probe: Callable[[str], None],
+    ) -> None:
+        self._io, self._folder, self._bins, self._operators = io, folder, bins, tuple(operators)
+        self._corrupt, self._trial, self._probe = corrupt, trial, probe
+        self._workload: Workload | None = None
+        self._parts: dict[tuple[str, ...], Workload] = {}
+        self._projections: dict[tuple[tuple[str, ...], Hashed], Projection] = {}
+        self._schemas: dict[tuple[tuple[str, ...], Hashed], pa.Schema] = {}
+
+    def declared(
+        self, standing: Standing, decision: EpochDecision, bounds: tuple[Bounds, ...], batch: DataFrame
+    ) -> tuple[Absorbed, dict[str, str]]:
+        """Absorbs an epoch's rows; beside what they made, the causes of the queries for which that cannot be done."""
+
+        def over_rows(names: tuple[str, ...], trial: bool) -> Absorbed:
+            if not trial:
+                self._probe("mid-state")
+            taking, shape = self._shape(standing.workload, names, standing.streams, decision, self._corrupt)
+            rows = batch.selectExpr(*shape.bound(bounds, _seeds(standing.streams, decision)))
+            key = names, _hashed(standing.streams, decision)
+            if key not in self._schemas:
+                self._schemas[key] = arrow_schema(rows)
+            folder, keep = None if trial else self._folder, _keep(standing.streams, decision)
+            task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.cuts, keep)
+            return sum(self._io.absorb(rows, self._schemas[key], task), Absorbed())
+
+        return self._trial.absorb(over_rows, standing.live)
+
+    def derived(
+        self, standing: Standing, decision: EpochDecision, live: tuple[str, ...], stream: Stream, rows: DataFrame
+    ) -> Absorbed:
+        """Absorbs rows that an operator made; all of them are admitted."""
+        bounds = (Bounds(*EVER),)
+        taking, shape = self._shape(standing.workload, live, (stream,), decision)
+        fields = ", ".join(f"'{column.name}', `{column.name}`" for column in stream.columns)
+        rows = rows.selectExpr("0 AS _s", f"named_struct({fields}) AS {stream.name}")
+        rows = rows.selectExpr(*shape.bound(bounds, _seeds((stream,), decision)))
+        task = AbsorbTask(self._folder, decision.epoch, bounds, shape, taking.cuts, _keep((stream,), decision))
+        return sum(self._io.absorb(rows, arrow_schema(rows), task), Absorbed())
+
+    def _shape(
+        self,
+        workload: Workload,
+        names: tuple[str, ...],
+        streams: tuple[Stream, ...],
+        decision: EpochDecision,
+        corrupt: frozenset[str] = frozenset(),
+    ) -> tuple[Taking, Projection]:
+        """What some queries take of some streams, and the SQL that gives it to them."""
+        if workload is not self._workload:
+            self._workload = workload
+            for remembered in (self._parts, self._projections, self._schemas):
+                remembered.clear()
+        if names not in self._parts:
+            self._parts[names] = workload.only(names)
+        taking = sum((operator.takes(self._parts[names], decision) for operator in self._operators), Taking())
+        own, key = [stream.name for stream in streams], (names, _hashed(streams, decision))
+        if key not in self._projections:
+            kept = [each for each in taking.kept if each.synopsis.feeds[0].stream in own]
+            stores = [each for each in taking.stores if each.feeds[0].stream in own]
+            hashed = {name: each.hashed for name, each in decision.admissions.items() if name in own}
+            self._projections[key] = projection(streams, kept, self._bins, corrupt, stores, hashed)
+        return taking, self._projections[key]
+
+
+def _hashed(streams: Sequence[Stream], decision: EpochDecision) -> Hashed:
+    admissions = [decision.admissions.get(stream.name) for stream in streams]
+    return tuple((s.name, () if a is None else a.hashed) for s, a in zip(streams, admissions, strict=True))
+
+
+def _seeds(streams: Sequence[Stream], decision: EpochDecision) -> list[int]:
+    admissions = [decision.admissions.get(stream.name) for stream in streams]
+    return [0 if admission is None else admission.seed for admission in admissions]
+
+
+def _keep(streams: Sequence[Stream], decision: EpochDecision) -> dict[str, float]:
+    names = {stream.name for stream in streams}
+    return {edge: keep for name, a in decision.admissions.items() if name in names for edge, keep in a.keep.items()}

@@ -1,0 +1,62 @@
+"""Which rows of a stream its edges keep: the fraction, and the hash that tells kept rows from shed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Admission", "Shed", "edge_into", "threshold"]
+
+
+def edge_into(node: str, stream: str) -> str:
+    """The name of the edge along which a stream's rows go into a synopsis or a store."""
+    return f"{stream}>{node}"
+
+
+def threshold(keep: float) -> int:
+    """The hash, a signed number of 64 bits, below which a row is kept.
+
+    >>> threshold(0.5), threshold(0.0) == -(2**63), threshold(0.3) < threshold(0.5)
+    (0, True, True)
+    """
+    return int(keep * 2**64) - 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How the edges of one stream shed in one epoch.
+
+    A row's hash is Spark's `xxhash64` over the columns in `hashed` and the `seed`. An edge with the fraction `keep`
+    takes rows whose hash is in the lowest part of that size, so rows kept at 0.3 are among those kept at 0.5. Edges
+    that are not named keep everything.
+    """
+
+    hashed: tuple[str, ...]
+    seed: int
+    keep: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        for edge, keep in self.keep.items():
+            if not 0 <= keep < 1:
+                raise ValueError(f"edge '{edge}' keeps a fraction from 0 to below 1, not {keep}")
+        if not self.hashed:
+            raise ValueError("a hash needs columns")
+
+
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """The account of an edge while it shed: rows that came along it, and how many of them were left out.
+
+    >>> Shed(10, 3) + Shed(5, 0)
+    Shed(rows=15, shed=3)
+    """
+
+    rows: int = 0
+    shed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shed <= self.rows:
+            raise ValueError(f"an edge sheds some of its rows, not {self.shed} of {self.rows}")
+
+    def __add__(self, other: Shed) -> Shed:
+        return Shed(self.rows + other.rows, self.shed + other.shed)

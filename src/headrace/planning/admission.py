@@ -1,0 +1,71 @@
+"""What the fractions that operators want on their edges mean for streams: one hash per stream and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from headrace.model import (
+    PLACE,
+    Admission,
+    DataType,
+    Join,
+    Kind,
+    Operator,
+    Query,
+    RowsAggregate,
+    Scan,
+    Step,
+    Stream,
+    Union,
+    WindowAggregate,
+)
+
+__all__ = ["columns_in_use", "plan_admissions"]
+
+
+def plan_admissions(
+    streams: Iterable[Stream], used: Mapping[str, frozenset[str]], keep: Mapping[str, float], seed: int
+) -> dict[str, Admission]:
+    """By stream how its edges shed, given the fraction of each edge; streams that keep everything have no entry.
+
+    A message is hashed by its position, so that equal rows part; other rows by their time and the columns in `used`.
+    """
+    admissions: dict[str, Admission] = {}
+    for stream in streams:
+        mine = {edge: part for edge, part in keep.items() if edge.partition(">")[0] == stream.name and part < 1}
+        if mine:
+            admissions[stream.name] = Admission(_hashed(stream, used.get(stream.name)), seed, mine)
+    return admissions
+
+
+def _hashed(stream: Stream, used: frozenset[str] | None) -> tuple[str, ...]:
+    if stream.source is not None and stream.source.value is not None:
+        return PLACE
+    names = [c.name for c in stream.columns if (used is None or c.name in used) and _hashable(c.type)]
+    return tuple(dict.fromkeys((stream.time, *names)))
+
+
+def _hashable(type_: DataType) -> bool:
+    """Spark hashes everything but maps and values whose type is unknown here."""
+    return type_.kind not in (Kind.MAP, Kind.UNKNOWN) and all(_hashable(field.type) for field in type_.fields)
+
+
+def columns_in_use(queries: Sequence[Query], streams: Sequence[Stream]) -> dict[str, frozenset[str]]:
+    """Per stream the columns that some query reads."""
+    reads = {read for query in queries for read in _reads(query.root)}
+    return {
+        stream.name: frozenset(c.name for c in stream.columns if f"{stream.name}.{c.name}" in reads)
+        for stream in streams
+    }
+
+
+def _reads(operator: Operator) -> set[str]:
+    match operator:
+        case Scan(columns=columns, where=where):
+            return {read for e in (*columns, *((where,) if where else ())) for read in e.reads}
+        case Union(inputs=inputs):
+            return {read for child in inputs for read in _reads(child)}
+        case Join(left=left, right=right):
+            return _reads(left.input) | _reads(right.input)
+        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
+            return _reads(child)
