@@ -56,6 +56,7 @@ class World:
     deadline: Played = field(default_factory=Played)
     passes: list[tuple[tuple[str, ...], bool]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unreadable: bool = False
 
     def over_rows(self, names: tuple[str, ...], trial: bool) -> Absorbed:
         self.passes.append((names, trial))
@@ -65,6 +66,8 @@ class World:
         for cost in costs:
             if isinstance(cost, Exception):
                 raise cost
+        if self.unreadable:
+            raise ValueError("torn")
         return Absorbed(counts={"r": StreamCount(used=1000)})
 
     def absorb(self, trial: Trial | None = None) -> tuple[dict[str, str], tuple[str, ...], Trial]:
@@ -77,7 +80,7 @@ class World:
         return failed, names, trial
 
 
-BAD = ValueError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012")
+BAD = ValueError("no such word")
 
 
 def test_a_query_that_takes_too_long_alone_fails_with_the_numbers():
@@ -124,9 +127,25 @@ def test_what_was_waited_for_once_is_not_looked_into_again():
     assert len(world.passes) == seen + 1
 
 
-def test_a_failure_of_all_is_nobodys():
-    with pytest.raises(ValueError, match="DIVIDE_BY_ZERO"):
-        World(1.0, {"a": BAD, "b": BAD}).absorb()
+@pytest.mark.parametrize("names", [("a",), ("a", "b")], ids=["the only query", "all of several"])
+def test_queries_fail_though_none_is_left(names: tuple[str, ...]):
+    failed, rest, _ = World(1.0, dict.fromkeys(names, BAD)).absorb()
+    assert failed == dict.fromkeys(names, "ValueError: no such word")
+    assert rest == ()
+
+
+def test_rows_that_nobody_can_read_are_no_querys_failure():
+    world = World(1.0, {"a": BAD, "b": BAD}, unreadable=True)
+    with pytest.raises(EngineError, match="rows cannot be read, without any query: ValueError: torn"):
+        world.absorb()
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b")], ids=["the only query", "one of several"])
+def test_a_fault_of_machines_fails_no_query(names: tuple[str, ...]):
+    world = World(1.0, {**dict.fromkeys(names, 1.0), names[0]: OSError("the disk is full")})
+    with pytest.raises(EngineError, match="the disk is full"):
+        world.absorb()
+    assert len(world.passes) == 1, "nobody is tried"
 
 
 def test_who_holds_all_cores_is_named():

@@ -22,7 +22,7 @@ from headrace.kernels import answer as answering
 from headrace.kernels.answer import AnswerSpec, DemandSpec, Meter, Panes, answers
 from headrace.kernels.panes import Layout, partial
 from headrace.kernels.values import PlannedAggregate
-from headrace.model import BUCKET_OFFSET, ROWS, Due
+from headrace.model import BUCKET_OFFSET, ROWS, Due, Failure, Fault
 
 INF, NAN = math.inf, math.nan
 STORAGE = {pl.Int32: "int", pl.Int64: "wide", pl.Float64: "float", pl.Float32: "float", pl.String: "other"}
@@ -46,8 +46,8 @@ def answer(spec: AnswerSpec, panes: Panes, due: Due) -> pl.DataFrame | None:
     found = []
     for position, frame in answers([(spec, due)], panes, 0):
         assert position == 0
-        if isinstance(frame, Exception):
-            raise frame
+        if isinstance(frame, Failure):
+            raise frame.error()
         found.append(frame)
     return pl.concat(found, how="vertical_relaxed") if found else None
 
@@ -516,4 +516,4 @@ def test_when_all_fail_together_only_those_that_fail_alone_have_failed(monkeypat
     batch = [(0, [10]), (1, [20]), (2, [30])]
     found = dict(answering._isolated([], batch, None, None))  # type: ignore[arg-type]
     assert (found[0], found[2]) == ([10], [30])
-    assert str(found[1]) == "bad"
+    assert found[1] == Failure(Fault.QUERY, "ValueError: bad")

@@ -1,7 +1,8 @@
-"""A panic of Polars, which is no Exception, becomes the failure of the queries it concerns; merging survives it."""
+"""What goes wrong in tasks leaves them as a failure that says whose it is; a panic of Polars is a query's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,17 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from headrace.errors import CorruptStateError, QueryFailure
+from headrace.errors import CorruptStateError, EngineError, LockedError, QueryFailure, StateError
 from headrace.kernels import compact
 from headrace.kernels.absorb import AbsorbTask, Projection
 from headrace.kernels.answer import AnswerSpec, DemandSpec, answers
-from headrace.kernels.border import kernels, told
+from headrace.kernels.border import Bordered, TaskFailed, kernels, reported, told
 from headrace.kernels.chunks import read_part, write_chunk
 from headrace.kernels.compact import CompactTask
 from headrace.kernels.deliver import DeliverTask, Work
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.panes import Layout
-from headrace.model import ROWS, Due
+from headrace.model import LONGEST_CAUSE, ROWS, Due, Failure, Fault, shown
 
 LAYOUT = Layout("s", 10, 1, False, ((ROWS, "rows", "wide"),), None)
 SPEC = AnswerSpec(10, False, ("c0",), (), (DemandSpec(LAYOUT, (("s", (0,)),), False),))
@@ -48,13 +49,60 @@ class Broken:
 def test_panes_that_cannot_be_put_together_fail_their_queries():
     broken: Any = Broken(pl.exceptions.PanicException("no"))
     found = list(answers([(SPEC, Due((10,))), (SPEC, Due((20,)))], broken, 0))
-    assert [(number, type(failure)) for number, failure in found] == [(0, QueryFailure), (1, QueryFailure)]
+    failure = Failure(Fault.QUERY, "the kernel gave up: no; please report it with the query")
+    assert found == [(0, failure), (1, failure)]
 
 
-def test_damaged_panes_are_nobodys_failure():
-    broken: Any = Broken(CorruptStateError("altered"))
-    with pytest.raises(CorruptStateError):
+@pytest.mark.parametrize("error", [CorruptStateError("altered"), OSError("no such disk"), MemoryError()])
+def test_damaged_panes_are_nobodys_failure(error: Exception):
+    broken: Any = Broken(error)
+    with pytest.raises(type(error)):
         list(answers([(SPEC, Due((10,)))], broken, 0))
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        pytest.param(QueryFailure("x"), Fault.QUERY, id="a query's"),
+        pytest.param(ValueError("OSError: CorruptStateError: x"), Fault.QUERY, id="whatever a text says"),
+        pytest.param(pl.exceptions.PanicException("x"), Fault.QUERY, id="a kernel's panic"),
+        pytest.param(CorruptStateError("x"), Fault.CORRUPT, id="damaged state"),
+        pytest.param(LockedError("x"), Fault.LOCKED, id="another engine's state"),
+        pytest.param(StateError("x"), Fault.STATE, id="other errors about state"),
+        pytest.param(EngineError("x"), Fault.MACHINE, id="the engine's own"),
+        pytest.param(TimeoutError("x"), Fault.MACHINE, id="the network"),
+        pytest.param(PermissionError("x"), Fault.MACHINE, id="a permission"),
+        pytest.param(MemoryError("x"), Fault.MACHINE, id="memory"),
+    ],
+)
+def test_a_failure_leaves_its_task_as_what_it_is(error: BaseException, fault: Fault):
+    def task(_: Any) -> Iterator[int]:
+        yield 1
+        raise error
+
+    results = Bordered(task)(None)
+    assert next(results) == 1
+    with pytest.raises(TaskFailed) as raised:
+        next(results)
+    failure = reported(f"Traceback (most recent call last): ...\n{raised.value}\n\n at org.apache.spark")
+    assert failure is not None
+    assert failure.fault is fault
+    if fault not in (Fault.QUERY, Fault.MACHINE):
+        assert type(failure.error()) is type(error)
+
+
+def test_no_value_of_a_row_passes_for_a_failure():
+    forged = Bordered(panic, seal="0" * 32)
+    with pytest.raises(TaskFailed) as raised:
+        list(forged(None))
+    assert reported(str(raised.value)) is None
+    assert reported("headrace.errors.CorruptStateError: state file x is missing") is None
+
+
+def test_a_cause_is_cut_once_secrets_are_hidden():
+    assert shown("x" * (LONGEST_CAUSE - 12) + " password=tiger") == "x" * (LONGEST_CAUSE - 12) + " password..."
+    assert shown("password=tiger " + "y" * 1000).startswith("password=*** y")
+    assert len(shown("y" * 10**6)) == LONGEST_CAUSE
 
 
 def test_answers_that_cannot_be_written_fail_their_query_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

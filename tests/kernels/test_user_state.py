@@ -14,7 +14,7 @@ from headrace import step
 from headrace.engine.operators.functions import load_function, packed
 from headrace.engine.operators.keyed import KeyedOperator
 from headrace.engine.operators.port import Checked
-from headrace.errors import EngineError, SpecError, StateError
+from headrace.errors import EngineError, QueryFailure, SpecError, StateError
 from headrace.kernels.keyed import MiniWork, Turn
 from headrace.kernels.steps import StepKernel, Steps
 from headrace.language import bind_query, load_pipeline, parse_schema
@@ -223,10 +223,11 @@ queries:
         load_pipeline(tmp_path / "p.yml")
 
 
-def test_an_error_about_the_network_is_the_functions_own_and_not_one_about_state() -> None:
+@pytest.mark.parametrize("kind", [ConnectionError, EOFError, StateError])
+def test_whatever_a_function_raises_is_its_querys_failure(kind: type[Exception]) -> None:
     def away(state: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        raise ConnectionError("nobody there")
+        raise kind("nobody there")
 
     made = kernel(away)
-    with pytest.raises(RuntimeError, match="ConnectionError: nobody there"):
+    with pytest.raises(QueryFailure, match=f"{kind.__name__}: nobody there"):
         turn(made, made.empty(), rows((0, 1, "a", 1)), final_us=10)

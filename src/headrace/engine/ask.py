@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import lcm
 from typing import TYPE_CHECKING
 
+from headrace.engine.failures import failure_of
 from headrace.engine.operators.finishing import answer_ddl, answer_schema, spark_finish
 from headrace.engine.operators.specs import spec_of
 from headrace.engine.spark.judge import judge
@@ -23,7 +24,7 @@ from headrace.kernels.answer import Panes
 from headrace.kernels.chunks import holding
 from headrace.kernels.deliver import AnswerTask, Work
 from headrace.language import bind_query
-from headrace.model import Due, HoppingWindow, Join, Query, Stream, TimeWindow, WindowAggregate, streams_of
+from headrace.model import Due, Fault, HoppingWindow, Join, Query, Stream, TimeWindow, WindowAggregate, streams_of
 from headrace.planning import Kept, Workload, plan_answer
 from headrace.policies import newest_end, watermark_of
 from headrace.units import format_duration
@@ -102,9 +103,9 @@ def ask(
     try:
         return spark_finish(io.answers(task, answer_ddl(asked.query)), asked.query.finish).toArrow()
     except Exception as failure:
-        text = str(failure)
-        if "CorruptStateError: " in text:
-            raise CorruptStateError(text.rpartition("CorruptStateError: ")[2].splitlines()[0]) from failure
+        found = failure_of(failure)
+        if found.fault is Fault.CORRUPT:
+            raise found.error() from failure
         raise
 
 

@@ -30,6 +30,7 @@ class Epochs:
         self._epoch, self._checkpoint, self.intake = epoch, checkpoint, intake
         self._busy, self._stopping, self._replaced = threading.Lock(), False, False
         self._thread: int | None = None  # the one that runs an epoch
+        self.failure: Exception | None = None  # what the last epoch raised
 
     @property
     def state(self) -> tuple[Manifest, Workload]:
@@ -98,8 +99,11 @@ class Epochs:
             pass
 
     def _run(self, batch: DataFrame | None, number: int, flush: Flush | None) -> None:
-        self._thread = threading.get_ident()
+        self._thread, self.failure = threading.get_ident(), None
         try:
             self._epoch.run(batch, number, flush, self.intake)
+        except Exception as failure:
+            self.failure = failure
+            raise
         finally:
             self._thread = None

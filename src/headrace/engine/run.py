@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.engine.ask import ATTEMPTS, ask
-from headrace.engine.blame import translated
 from headrace.engine.changes import Parts, change_queries
+from headrace.engine.failures import stopped
 from headrace.engine.sinks.choose import (
     MemorySink,
 )
@@ -230,7 +230,7 @@ class Run:
             try:
                 parts.epochs.change(lambda w, m: (w, m, parts.sinks), lambda: self._relaunch(united, parts.columns))
             except Exception as failure:  # it goes on with the intake it had, or ends by what is wrong
-                parts.hooks.on_note(f"the intake of epochs could not be changed: {translated(failure)}")
+                parts.hooks.on_note(f"the intake of epochs could not be changed: {stopped(failure)}")
                 return False
             parts.frames, parts.epochs.intake = frames, intake
         parts.hooks.on_note(in_words(intake, parts.waiting))
@@ -266,11 +266,14 @@ class Run:
                 try:
                     if failure is None and self._flush:
                         self._parts.epochs.flush("the run was asked to flush")
+                except Exception as exc:
+                    failure = exc
                 finally:
                     self._parts.checkpoint.close()
                     if self._parts.server is not None:
                         self._parts.server.close()
                 if failure is not None:
-                    self._failure = translated(failure)
+                    # What an epoch raised went through Spark, which keeps no more of it than a text.
+                    self._failure = stopped(self._parts.epochs.failure or failure)
             if self._failure is not None:
                 raise self._failure

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from headrace.engine.blame import cause_of, raise_if_not_a_querys
+from headrace.engine.failures import cause_of, raise_if_not_a_querys
 from headrace.engine.spark.deadline import Deadline, TookTooLong
 from headrace.errors import EngineError, QueryFailure
 from headrace.kernels.absorb import Absorbed
+from headrace.model import shown
 from headrace.policies import Patience
 
 __all__ = ["Trial"]
@@ -74,7 +75,7 @@ class Trial:
         return self._deadline.within(limit_s, lambda: over_rows(names, False))
 
     def _failing(self, over_rows: Pass, names: tuple[str, ...], failure: Exception) -> dict[str, str]:
-        """Which queries made the pass over the rows fail: those that fail alone, if any does not."""
+        """Which queries made the pass over the rows fail: those that fail alone."""
         found: dict[str, str] = {}
         for name in names:
             try:
@@ -82,11 +83,21 @@ class Trial:
             except TookTooLong:
                 continue  # whether it is to blame for that, the next pass tells
             except Exception as error:
-                raise_if_not_a_querys(error)
                 found[name] = cause_of(error)
-        if not found or len(found) == len(names) > 1:
+        if not found:
             raise failure
+        if len(found) == len(names):
+            self._check_rows(over_rows)
         return found
+
+    def _check_rows(self, over_rows: Pass) -> None:
+        """EngineError if the rows cannot be read at all: then no query is to blame."""
+        try:
+            self._deadline.within(self.patience.limit_s, lambda: over_rows((), True))
+        except TookTooLong:
+            return
+        except Exception as error:
+            raise EngineError(f"rows cannot be read, without any query: {shown(cause_of(error))}") from error
 
     def _slow(self, over_rows: Pass, names: tuple[str, ...], late: TookTooLong) -> tuple[dict[str, str], float | None]:
         """Which queries take too long alone, and how long the others may take then; no limit if nobody is to blame."""
@@ -117,6 +128,5 @@ class Trial:
             except EngineError as stuck:
                 raise EngineError(f"query '{name}' took over {allowed_s:.0f} s for {rows}; {stuck}") from stuck
             except Exception as error:
-                raise_if_not_a_querys(error)
                 found[name] = cause_of(error)
         return found, None

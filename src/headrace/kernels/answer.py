@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from headrace.errors import CorruptStateError
-from headrace.kernels.border import kernels
+from headrace.kernels.border import kernels, own
 from headrace.kernels.chunks import read_part
 from headrace.kernels.panes import Layout, concat
 from headrace.kernels.values import (
@@ -20,7 +19,7 @@ from headrace.kernels.values import (
     finish_quantile,
 )
 from headrace.kernels.windows import Cut, View
-from headrace.model import ROWS, Due
+from headrace.model import ROWS, Due, Failure
 
 __all__ = [
     "AnswerSpec",
@@ -104,7 +103,7 @@ class Meter:
 
 def answers(
     specs: Sequence[tuple[AnswerSpec, Due]], panes: Panes, bin_: int, meter: Meter | None = None
-) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
+) -> Iterator[tuple[int, pl.DataFrame | Failure]]:
     """Groups and aggregates of all due windows of queries over one main synopsis, as `(position, frame)`.
 
     Frames have `window_start` and `window_end`; a query may have several, or none. One that fails gives its failure.
@@ -117,10 +116,9 @@ def answers(
             whole = views.of(specs[0][0].main)
             ends = [_ends(spec, whole, due) for spec, due in specs]
             first = whole and _first(whole, specs, cut, ends)
-    except (CorruptStateError, OSError):
-        raise
     except Exception as failure:  # panes that nobody can put together: all these queries are over them
-        yield from ((number, failure) for number in range(len(specs)))
+        failed = own(failure)
+        yield from ((number, failed) for number in range(len(specs)))
         return
     for main, numbers in ((first, cut), (whole, rest)):
         for batch in _batches(numbers, ends, main):
@@ -212,17 +210,16 @@ def _isolated(
     batch: Sequence[tuple[int, Sequence[int]]],
     main: View | None,
     views: _Views,
-) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
+) -> Iterator[tuple[int, pl.DataFrame | Failure]]:
     """One go; should it fail as a whole, each query by itself, so that only those that fail alone do."""
     try:
         with kernels():
             answered = list(_answered(specs, batch, main, views))
         yield from answered
-    except (CorruptStateError, OSError):
-        raise
     except Exception as failure:  # a query's own: told, not raised
+        failed = own(failure)
         if len(batch) == 1:
-            yield batch[0][0], failure
+            yield batch[0][0], failed
             return
         for item in batch:
             yield from _isolated(specs, [item], main, views)
@@ -233,7 +230,7 @@ def _answered(
     batch: Sequence[tuple[int, Sequence[int]]],
     main: View | None,
     views: _Views,
-) -> Iterator[tuple[int, pl.DataFrame | Exception]]:
+) -> Iterator[tuple[int, pl.DataFrame | Failure]]:
     """One go: the windows of some queries, from one evaluation of each measure over all of them."""
     bounds = [(end - specs[number][0].size_us, end) for number, ends in batch for end in ends]
     cuts = [specs[number][0].cut for number, ends in batch for _ in ends]
@@ -251,7 +248,7 @@ def _answered(
             with kernels():
                 frame = _finished(spec, mine, times, details, position)
         except Exception as failure:  # the query's own: told, not raised
-            yield number, failure
+            yield number, own(failure)
             continue
         if frame is not None:
             yield number, frame

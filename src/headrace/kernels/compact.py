@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.errors import CorruptStateError
-from headrace.kernels.border import kernels
+from headrace.kernels.border import kernels, own
 from headrace.kernels.chunks import Chunk, read_part, read_slices, verify_chunk, write_chunk
 from headrace.kernels.panes import Layout, concat, keep_heaviest, merge
 
@@ -76,9 +75,8 @@ def _merged(frames: list[pl.DataFrame], how: Callable[[list[pl.DataFrame]], pl.D
     try:
         with kernels():
             return [how(there)] if there else []
-    except (CorruptStateError, OSError, MemoryError):
-        raise
-    except Exception:
+    except Exception as error:
+        own(error)
         return there
 
 

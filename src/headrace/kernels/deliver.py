@@ -12,13 +12,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.errors import CorruptStateError, QueryFailure
+from headrace.errors import QueryFailure
 from headrace.kernels.answer import AnswerSpec, Meter, Panes, answers
 from headrace.kernels.border import kernels, told
 from headrace.kernels.chunks import open_output
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.sound import to_arrow
-from headrace.model import Due, Spent
+from headrace.model import Due, Failure, Spent
 
 __all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Frames", "Work", "bins_of", "whole_of"]
 
@@ -61,10 +61,8 @@ class AnswerTask:
         for bin_ in bins:
             if bin_ in bins_of(self.work.spec, self.panes.bins):
                 for _, frame in answers([(self.work.spec, self.work.due)], self.panes, bin_):
-                    if isinstance(frame, CorruptStateError | OSError):
-                        raise frame
-                    if isinstance(frame, Exception):
-                        raise QueryFailure(told(frame)) from frame
+                    if isinstance(frame, Failure):
+                        raise QueryFailure(frame.text)
                     table = to_arrow(frame).cast(self.schema)
                     yield from table.to_batches(max_chunksize=50_000)
 
@@ -137,22 +135,23 @@ class CombineTask:
             alike.setdefault((self.works[number].spec, self.works[number].due), []).append(number)
         answered = 0
         for position, frame in answers(list(alike), self.panes, bin_, meter):
-            if isinstance(frame, CorruptStateError | OSError):
-                raise frame
             numbers = list(alike.values())[position]
-            if isinstance(frame, Exception):
-                yield from ((number, None, told(frame)) for number in numbers)
+            if isinstance(frame, Failure):
+                yield from ((number, None, frame.text) for number in numbers)
                 continue
             answered += frame.height
             heads: dict[tuple[object, ...], pl.DataFrame] = {}
             for number in numbers:
                 finish = self.works[number].finish
-                if finish is None:
-                    yield number, frame, None
+                try:
+                    with kernels():
+                        cut = () if finish is None else finish.cut
+                        if cut not in heads:
+                            heads[cut] = frame if finish is None else finish.head(frame)
+                except Exception as error:  # the query's own failure: told, not raised
+                    yield number, None, told(error)
                     continue
-                if finish.cut not in heads:
-                    heads[finish.cut] = finish.head(frame)
-                yield number, heads[finish.cut], None
+                yield number, heads[cut], None
         yield Spent(name, time.perf_counter() - began, meter.panes, meter.rows, answered)
 
 

@@ -11,7 +11,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.errors import CorruptStateError
 from headrace.kernels.border import kernels, told
 from headrace.kernels.chunks import Part, open_output, read_part, slice_parts
 from headrace.kernels.deliver import Delivery
@@ -113,8 +112,6 @@ class JoinTask:
                 written = _written(number, work, made.results())
             if written is not None:
                 yield written
-        except (CorruptStateError, OSError):
-            raise
         except Exception as error:  # the query's own failure: told, not raised
             yield Delivery(number, error=told(error))
         yield made.counted()

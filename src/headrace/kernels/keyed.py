@@ -290,8 +290,6 @@ class KeyedTask:
         try:
             with kernels():
                 return self._turn(number, work, bin_, held, began)
-        except (CorruptStateError, OSError, MemoryError):
-            raise
         except Exception as error:  # the query's own: told, not raised
             return Worked(number, bin_, error=told(error))
 

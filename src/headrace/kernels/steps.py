@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from headrace.errors import EngineError
+from headrace.errors import EngineError, QueryFailure
 from headrace.kernels.keyed import Turn, Turned, by_mini
 from headrace.kernels.sound import to_arrow
 
@@ -32,11 +32,13 @@ def _unpacked(code: bytes) -> Callable[..., Any]:
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the user's function returns; an error of its own about files or the network is not one about state."""
+    """What the user's function returns; whatever it raises is its query's failure, if there is memory left."""
     try:
         return function(*arguments)
-    except OSError as error:
-        raise RuntimeError(f"{type(error).__name__}: {error}") from error
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise QueryFailure(f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
 
 @dataclass

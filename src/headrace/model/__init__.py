@@ -15,6 +15,7 @@ from headrace.model.decision import (
 )
 from headrace.model.estimate import Estimate
 from headrace.model.execution import Due, Spent
+from headrace.model.failure import LONGEST_CAUSE, Failure, Fault, shown
 from headrace.model.graph import NODE_KINDS, Edge, Graph, Node, Traffic
 from headrace.model.joining import JoinDecision, JoinMeasures, JoinSample, JoinState, JoinWay, SideSample
 from headrace.model.keyed import (
@@ -74,6 +75,7 @@ __all__ = [
     "KEY",
     "LEAST_S",
     "LEAST_WEIGHT",
+    "LONGEST_CAUSE",
     "MESSAGE_COLUMNS",
     "MOST_PRIORITY",
     "MOST_WEIGHT",
@@ -97,6 +99,8 @@ __all__ = [
     "Entry",
     "EpochDecision",
     "Estimate",
+    "Failure",
+    "Fault",
     "Feed",
     "Finish",
     "Flush",
@@ -163,6 +167,7 @@ __all__ = [
     "plain",
     "restored",
     "result_type",
+    "shown",
     "streams_of",
     "sum_of",
     "threshold",

@@ -16,13 +16,12 @@ import pytest
 from held import Held, hold
 
 from headrace.engine.operators.specs import spec_of
-from headrace.errors import QueryFailure
 from headrace.kernels import answer
 from headrace.kernels.answer import Panes, answers
 from headrace.kernels.deliver import bins_of
 from headrace.kernels.panes import layout_of, partial
 from headrace.language import bind_query, parse_schema
-from headrace.model import Due, Stream
+from headrace.model import Due, Failure, Stream
 from headrace.planning import Known, Workload, cover, plan_answer, share
 from headrace.policies import due_windows, last_end_with_rows
 from headrace.units import SECOND_US
@@ -159,8 +158,8 @@ def together(workload: Workload, due: Mapping[str, Due], panes: Panes) -> dict[s
         specs = [(spec_of(workload, name), due[name]) for name in some]
         for bin_ in bins_of(specs[0][0], panes.bins) if specs else ():
             for position, frame in answers(specs, panes, bin_):
-                if isinstance(frame, Exception):
-                    raise frame
+                if isinstance(frame, Failure):
+                    raise frame.error()
                 name, spec = some[position], specs[position][0]
                 assert frame.columns == ["window_start", "window_end", *spec.keys, *(a.name for a in spec.aggregates)]
                 length = (frame["window_end"] - frame["window_start"]).dt.total_microseconds().unique().to_list()
@@ -342,8 +341,8 @@ def test_a_query_that_fails_does_not_disturb_its_group():
     frame = partial(rows, form, [None if m.arguments is None else "x" for m in kept.measures], [])
     specs = [(spec_of(workload, name), Due((10 * SECOND_US,))) for name in sqls]
     found = dict(answers(specs, hold([[(id_, 0, frame)]]), 0))
-    assert isinstance(found[0], QueryFailure)
-    assert "SUM(wide.n) exceeds BIGINT" in str(found[0])
+    assert isinstance(found[0], Failure)
+    assert "SUM(wide.n) exceeds BIGINT" in found[0].text
     assert isinstance(found[1], pl.DataFrame)
     at = [datetime(1970, 1, 1, 0, 0, second, tzinfo=UTC) for second in (0, 10)]
     assert found[1].rows() == [(*at, "a", 2)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.failures import blamed, cause_of, raise_if_not_a_querys
 from headrace.engine.operators.finishing import answer_ddl, answer_schema, direct_finish, spark_finish
 from headrace.engine.operators.slots import slots_of
 from headrace.engine.operators.specs import spec_of
@@ -87,7 +87,6 @@ def hand_over(sink: FileSink, files: list[str], name: str, of: tuple[int, bool],
     try:
         sink.adopt(files, *of)
     except Exception as failure:
-        raise_if_not_a_querys(failure)
         told.failed[name] = cause_of(failure)
         told.rows.pop(name, None)
 
@@ -216,5 +215,4 @@ class Answering:
                 # Others may have taken some of the results: the work cannot be stopped and done again.
                 answered.rows[name] = write()
         except Exception as failure:
-            raise_if_not_a_querys(failure)
             answered.failed[name] = cause_of(failure, spelled(query.root))

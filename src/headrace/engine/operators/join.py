@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.failures import blamed, cause_of
 from headrace.engine.operators.answering import adopt, writes_parquet
 from headrace.engine.operators.join_sql import pairs_ddl, pairs_schema, spark_join
 from headrace.engine.operators.port import Ask, Checked, Decided, Moment, Stepped, Taking
@@ -314,7 +314,6 @@ def _guarded(owner: str, stepped: Stepped) -> Iterator[None]:
     try:
         yield
     except Exception as failure:
-        raise_if_not_a_querys(failure)
         stepped.failed[owner] = cause_of(failure)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from headrace.engine.blame import blamed, cause_of, raise_if_not_a_querys
+from headrace.engine.failures import blamed, cause_of
 from headrace.engine.operators.answering import hand_over, writes_parquet
 from headrace.engine.operators.finishing import direct_finish, spark_finish
 from headrace.engine.operators.functions import load_function, packed
@@ -363,7 +363,6 @@ class KeyedOperator:
             raw = reader.parquet(*paths) if paths else self._spark.createDataFrame([], query.ddl)
             sink.write(spark_finish(raw, query.plan.query.finish), epoch, moment.replay)
         except Exception as failure:
-            raise_if_not_a_querys(failure)
             stepped.failed[name] = cause_of(failure, spelled(query.plan.query.root))
         finally:
             self._checkpoint.storage.delete(work.staging.removeprefix(f"{self._checkpoint.storage.root}/"))

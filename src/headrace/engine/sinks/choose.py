@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.engine.blame import cause_of
+from headrace.engine.failures import failure_of
 from headrace.engine.sinks.delta import DeltaSink
 from headrace.engine.sinks.files import FileSink, claim
 from headrace.engine.sinks.jdbc import JdbcSink
@@ -30,7 +30,7 @@ from headrace.engine.state.checkpoint import Checkpoint
 from headrace.engine.state.storage import Storage, open_storage
 from headrace.errors import HeadraceError, Problem, SpecError, StateError
 from headrace.language import clashes
-from headrace.model import Pipeline, Query, SinkSpec
+from headrace.model import Pipeline, Query, SinkSpec, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -154,7 +154,7 @@ def forget_sinks(gone: Mapping[str, Sink], sinks: Mapping[str, Sink], note: Call
         try:
             sink.forget()
         except Exception as failure:
-            note(f"the sink of query '{name}' could not be cleared: {cause_of(failure)}")
+            note(f"the sink of query '{name}' could not be cleared: {shown(failure_of(failure).text)}")
 
 
 def refuse_clashes(pipeline: Pipeline, checkpoint: str, spark: SparkSession) -> None:

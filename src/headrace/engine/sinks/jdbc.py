@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.blame import raise_if_not_a_querys
+from headrace.engine.failures import raise_if_not_a_querys
 from headrace.engine.sinks.sink import Sink, had_before
 from headrace.engine.spark.secrets import resolve
 from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, Problem, SpecError, StateError

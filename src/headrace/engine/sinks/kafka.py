@@ -7,12 +7,14 @@ window.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.engine.sinks.sink import Sink
 from headrace.engine.spark.secrets import resolve
+from headrace.engine.spark.thrown import Link, chain_of
 from headrace.errors import EngineError, Problem, SpecError
-from headrace.model import Query, RowsAggregate, Step, WindowAggregate
+from headrace.model import Query, RowsAggregate, Step, WindowAggregate, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,7 +66,7 @@ class KafkaSink(Sink):
         try:
             messages.write.format("kafka").options(**self.options).save()
         except Exception as failure:
-            told = _broker_says(str(failure))
+            told = _broker_says(chain_of(failure))
             if told is None:
                 raise
             raise EngineError(
@@ -88,13 +90,16 @@ class KafkaSink(Sink):
 _REFUSED = re.compile(r"Record(Batch)?TooLarge|InvalidRecord|InvalidTopic|Serialization|InvalidConfiguration|Config")
 
 
-def _broker_says(failure: str) -> str | None:
+def _broker_says(chain: Iterable[Link]) -> str | None:
     """What the broker, or its absence, has to do with a failure; None if it is the results' own.
 
-    >>> _broker_says("x: org.apache.kafka.common.errors.TimeoutException: no answer\\n at y")
+    >>> _broker_says([Link(("org.apache.kafka.common.errors.TimeoutException",), "no answer")])
     'TimeoutException: no answer'
-    >>> _broker_says("org.apache.kafka.common.errors.RecordTooLargeException: 9 bytes"), _broker_says("divide by zero")
-    (None, None)
+    >>> _broker_says([Link(("org.apache.kafka.common.errors.RecordTooLargeException",), "9 bytes")])
+    >>> _broker_says([Link(("java.lang.ArithmeticException",), "org.apache.kafka.common.errors.TimeoutException: x")])
     """
-    found = re.search(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+Exception[^\n]*)", failure)
-    return None if found is None or _REFUSED.match(found.group(1)) else found.group(1).strip()
+    for link in chain:
+        kind = link.name.rpartition(".")[2]
+        if link.name.startswith("org.apache.kafka.common."):
+            return None if _REFUSED.match(kind) else f"{kind}: {shown(link.message)}"
+    return None

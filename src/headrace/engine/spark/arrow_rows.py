@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.kernels.border import Bordered
 from headrace.kernels.orders import Decoded
 
 if TYPE_CHECKING:
@@ -35,4 +36,4 @@ def run_on_batches(
 
     context = rows.sparkSession.sparkContext
     batches: RDD[Any] = RDD(rows._jdf.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
-    return batches.mapPartitions(Decoded(schema, task)).collect()
+    return batches.mapPartitions(Decoded(schema, Bordered(task))).collect()

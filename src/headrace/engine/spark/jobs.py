@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from headrace.kernels.border import Bordered
 from headrace.kernels.orders import ORDER, obey, written
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Jobs:
         """What the tasks report, in no particular order; never rows."""
         if n not in self._rdds:
             self._rdds[n] = self._context.parallelize(range(n), n).mapPartitions(obey)
-        self._context.setLocalProperty(ORDER, written(order))
+        self._context.setLocalProperty(ORDER, written(Bordered(order)))
         try:
             return self._rdds[n].collect()
         finally:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from headrace.kernels.border import Bordered
 from headrace.kernels.orders import ORDER, obey_by_bin, written
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class PinnedJobs:
         if self._union is None or self._union[0] != homes:
             self._union = homes, context.union([self._rdd(bin_, home) for bin_, home in enumerate(homes)])
         rdd = self._union[1]
-        context.setLocalProperty(ORDER, written(order))
+        context.setLocalProperty(ORDER, written(Bordered(order)))
         try:
             return list(rdd.collect())
         finally:

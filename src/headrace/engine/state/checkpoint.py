@@ -26,9 +26,19 @@ from typing import Any
 
 from headrace.engine.state.storage import Lock, Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
-from headrace.hiding import hide
 from headrace.kernels.chunks import Chunk
-from headrace.model import SCHEDULE, Entry, EpochDecision, JoinState, KeyedState, Observed, Shed, plain, restored
+from headrace.model import (
+    SCHEDULE,
+    Entry,
+    EpochDecision,
+    JoinState,
+    KeyedState,
+    Observed,
+    Shed,
+    plain,
+    restored,
+    shown,
+)
 from headrace.planning import Coverage, Schedule
 from headrace.policies import StreamClock
 
@@ -63,8 +73,8 @@ class QueryState:
         return self.failed is None and not self.ended
 
     def failed_by(self, cause: str) -> QueryState:
-        """The same, failed; the cause is written down without secrets."""
-        return replace(self, failed=hide(cause))
+        """The same, failed; the cause is written down without secrets, and not at any length."""
+        return replace(self, failed=shown(cause))
 
 
 NodeState = JoinState | KeyedState | Schedule

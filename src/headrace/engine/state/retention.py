@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headrace.engine.blame import blamed
+from headrace.engine.failures import blamed
 from headrace.engine.state.checkpoint import NodeState
 from headrace.engine.state.state_io import StateIo
 from headrace.kernels.absorb import Absorbed

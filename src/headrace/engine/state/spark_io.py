@@ -21,6 +21,7 @@ from headrace.engine.state.checkpoint import Checkpoint
 from headrace.engine.state.storage import Storage, for_spark, place_of
 from headrace.errors import CorruptStateError, EngineError
 from headrace.kernels.absorb import Absorbed, AbsorbTask
+from headrace.kernels.border import Bordered
 from headrace.kernels.cargo import (
     Answer,
     AsBatch,
@@ -89,7 +90,7 @@ class SparkIo:
             return self._write(cargo, self._on_bins(DeliverTask(works, combine), needs), _PARQUET_MAGIC, 1)
         pieces = min(bins, len(works))
         combined = cargo.mapInArrow(
-            Combine(self._on_bins(combine, needs)), "work INT, data BINARY, error STRING, spent BINARY"
+            Bordered(Combine(self._on_bins(combine, needs))), "work INT, data BINARY, error STRING, spent BINARY"
         )
         by_query = combined.repartitionById(pieces, pmod(combined["work"], lit(pieces)))
         return self._write(by_query, OnAnswers(DeliverTask(works)), _PARQUET_MAGIC, pieces)
@@ -103,7 +104,8 @@ class SparkIo:
         bins, works, slots = self._checkpoint.bins, task.combine.works, task.slots
         needs = task.combine.panes.chunks
         shared = SlotsTask(self._by_bin(task.combine), slots)
-        answers = self._cargo(needs, whole_of(works)).mapInArrow(Answer(self._on_bins(shared, needs)), slots.ddl)
+        answer = Bordered(Answer(self._on_bins(shared, needs)))
+        answers = self._cargo(needs, whole_of(works)).mapInArrow(answer, slots.ddl)
         rows, pieces = answers.selectExpr(*slots.select), min(bins, len(works))
         if bins > 1:
             rows = rows.repartitionById(pieces, pmod(rows["_q"], lit(pieces)))
@@ -112,7 +114,7 @@ class SparkIo:
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
         needs = task.panes.chunks
         cargo = self._cargo(needs, whole_of([task.work]))
-        return cargo.mapInArrow(Answer(self._on_bins(AsBatch(task), needs)), ddl)
+        return cargo.mapInArrow(Bordered(Answer(self._on_bins(AsBatch(task), needs))), ddl)
 
     def hosts(self) -> int:
         """A host has what its bin is brought."""
@@ -127,7 +129,7 @@ class SparkIo:
         needs = _needs([task.work])
         cargo = self._cargo(needs, frozenset(needs))
         on_hosts = OnHosts(AsBatch(task), hosts, self._checkpoint.bins)
-        return cargo.mapInArrow(Answer(self._on_bins(on_hosts, needs)), ddl)
+        return cargo.mapInArrow(Bordered(Answer(self._on_bins(on_hosts, needs))), ddl)
 
     def compact(self, task: CompactTask) -> list[Chunk]:
         cargo = self._cargo(task.chunks, frozenset(task.stores))
@@ -179,14 +181,14 @@ class SparkIo:
                 raise CorruptStateError(f"state file {folder}/{missing[0]} is missing")
             files = self._files(names)
             take_apart = TakeApart(folder, {synopsis: frozenset(each) for synopsis, each in needs.items()}, bins, whole)
-            cargo = cargo.unionAll(files if bins == 1 else files.mapInArrow(take_apart, _CARGO))
+            cargo = cargo.unionAll(files if bins == 1 else files.mapInArrow(Bordered(take_apart), _CARGO))
         return cargo.coalesce(1) if bins == 1 else cargo.repartitionById(bins, cargo["bin"])
 
     def _write(self, rows: DataFrame, task: OverBatches, end: bytes, partitions: int) -> list[Any]:
         """Runs a task that makes files, puts them where they belong, and gives what the tasks report."""
         staging = f"state/_{uuid4().hex}"
         self._reports.value = []
-        made = rows.mapInArrow(Write(task, self._reports, staging, end), "i INT, data BINARY")
+        made = rows.mapInArrow(Bordered(Write(task, self._reports, staging, end)), "i INT, data BINARY")
         text = made.selectExpr("i", "CAST(data AS STRING) AS data").write.partitionBy("i")
         try:
             text.options(lineSep=end.decode(), compression="none").text(f"{for_spark(self._storage.root)}/{staging}")

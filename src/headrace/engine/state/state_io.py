@@ -19,6 +19,7 @@ from headrace.engine.state.checkpoint import Checkpoint
 from headrace.engine.state.reach import tasks_reach
 from headrace.engine.state.storage import Storage, is_remote, place_of
 from headrace.kernels.absorb import Absorbed, AbsorbTask
+from headrace.kernels.border import Bordered
 from headrace.kernels.chunks import Chunk
 from headrace.kernels.compact import CompactTask, VerifyTask
 from headrace.kernels.deliver import AnswerTask, CombineTask, DeliverTask, Delivery
@@ -94,21 +95,23 @@ class ArrowIo:
         combine = combine.shared_by(tasks)
         if self._checkpoint.bins == 1:
             return self._jobs.run(DeliverTask(works, combine), tasks)
-        by_query = context.parallelize(range(tasks), tasks).mapPartitions(combine).partitionBy(min(tasks, len(works)))
-        return by_query.mapPartitions(DeliverTask(works)).collect()
+        combined = context.parallelize(range(tasks), tasks).mapPartitions(Bordered(combine))
+        by_query = combined.partitionBy(min(tasks, len(works)))
+        return by_query.mapPartitions(Bordered(DeliverTask(works))).collect()
 
     def finish(self, task: SlotsTask) -> list[Delivery | Spent]:
         combine, slots = task.combine, task.slots
         tasks = min(len(combine.units), self._spark.sparkContext.defaultParallelism)
         shared = SlotsTask(combine.shared_by(tasks), slots)
-        rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(shared.on_batches, slots.ddl).selectExpr(*slots.select)
+        answers = self._spark.range(0, tasks, 1, tasks).mapInArrow(Bordered(shared.on_batches), slots.ddl)
+        rows = answers.selectExpr(*slots.select)
         if self._checkpoint.bins > 1:
             rows = rows.repartition(min(tasks, len(combine.works)), "_q")
         return run_on_batches(rows, arrow_schema(rows), SlotsDelivery(combine.works, slots))
 
     def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
         bins = self._checkpoint.bins
-        return self._spark.range(0, bins, 1, bins).mapInArrow(task, ddl)
+        return self._spark.range(0, bins, 1, bins).mapInArrow(Bordered(task), ddl)
 
     def hosts(self) -> int:
         return int(self._spark.sparkContext.defaultParallelism)
@@ -118,7 +121,7 @@ class ArrowIo:
         return self._jobs.run(task, hosts) if self._pinned is None else self._pinned.run(task.on, hosts)
 
     def pairs(self, task: PairsTask, hosts: int, ddl: str) -> DataFrame:
-        return self._spark.range(0, hosts, 1, hosts).mapInArrow(task, ddl)
+        return self._spark.range(0, hosts, 1, hosts).mapInArrow(Bordered(task), ddl)
 
     def compact(self, task: CompactTask) -> list[Chunk]:
         return self._jobs.run(task, self._checkpoint.bins)
