@@ -8,8 +8,8 @@ keyed state are decided by chance, others in every epoch. IO is how tasks get at
 where Spark has written files for tasks and they do not have their names yet; it is counted by job.
 
 The pipeline has rows dated around the wall clock of their epoch, so that a replay which asked the clock again would
-admit other rows; two directly written queries and one that Spark SQL finishes; and flows, where tasks open files
-themselves: two joins, a row window, and a function.
+admit other rows; two directly written queries and one that Spark SQL finishes; and flows: two joins, a row window, a
+function.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def pipeline(spark: Any, home: Path) -> hr.Pipeline:
     pipe.stream("r", rows, time="ts", lateness=f"{LATENESS_S} seconds", ahead=f"{AHEAD_S} seconds")
     for name, sql in QUERIES.items():
         pipe.query(name, sql, sink=hr.parquet(str(home / name)))
-    for name, sql in FLOWS.items() if spark.conf.get("spark.headrace.state.io", "auto") != "spark" else ():
+    for name, sql in FLOWS.items():
         step = hr.step(counted, state="k STRING, n BIGINT", results=COUNTED) if name == "counted" else None
         pipe.query(name, sql, sink=hr.parquet(str(home / name)), step=step)
     return pipe

@@ -61,7 +61,7 @@ class Absorbing:
                 self._schemas[key] = arrow_schema(rows)
             folder, keep = None if trial else self._folder, _keep(standing.streams, decision)
             task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.cuts, keep)
-            return sum(self._io.absorb(rows, self._schemas[key], task), Absorbed())
+            return sum(self._io.over(rows, self._schemas[key], task, makes_files=not trial), Absorbed())
 
         return self._trial.absorb(over_rows, standing.live)
 
@@ -75,7 +75,7 @@ class Absorbing:
         rows = rows.selectExpr("0 AS _s", f"named_struct({fields}) AS {stream.name}")
         rows = rows.selectExpr(*shape.bound(bounds, _seeds((stream,), decision)))
         task = AbsorbTask(self._folder, decision.epoch, bounds, shape, taking.cuts, _keep((stream,), decision))
-        return sum(self._io.absorb(rows, arrow_schema(rows), task), Absorbed())
+        return sum(self._io.over(rows, arrow_schema(rows), task), Absorbed())
 
     def _shape(
         self,

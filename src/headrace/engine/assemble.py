@@ -28,7 +28,6 @@ from headrace.engine.spark.connectors import check_connectors
 from headrace.engine.spark.deadline import Deadline
 from headrace.engine.spark.jobs import jobs_started
 from headrace.engine.spark.judge import judge
-from headrace.engine.spark.pinned import PinnedJobs
 from headrace.engine.spark.secrets import remember_options
 from headrace.engine.spark.session import bin_bytes_from, tune, tuning_from
 from headrace.engine.spark.ship import prepare_executors
@@ -187,11 +186,10 @@ def _operators(
     hooks: Hooks,
 ) -> tuple[Operator, ...]:
     """One operator per kind; those that make streams come before those that read them."""
-    bins = PinnedJobs(spark.sparkContext, point.storage.root)
     answering = Answering(io, point.state_folder, point.bins, hooks.probe, trial)
     return (
         JoinOperator(io, point.state_folder, hooks.probe, pipeline.engine.join, tuning.join_bytes),
-        KeyedOperator(spark, point, io, bins, tuning.flux, lambda: bin_bytes_from(spark), hooks.probe),
+        KeyedOperator(spark, point, io, tuning.flux, lambda: bin_bytes_from(spark), hooks.probe),
         AggregateOperator(answering, pipeline.engine.schedule, trigger_s),
     )
 

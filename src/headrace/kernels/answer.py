@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from headrace.kernels.border import kernels, own
+from headrace.kernels.carried import Want
 from headrace.kernels.chunks import read_part
 from headrace.kernels.panes import Layout, concat
 from headrace.kernels.values import (
@@ -70,6 +71,13 @@ class Panes:
     folder: str
     chunks: Mapping[str, tuple[str, ...]]
     bins: int
+
+    def wants(self, demands: Iterable[DemandSpec], bin_: int) -> Iterator[Want]:
+        """What one bin reads for some demands."""
+        needed = {(synopsis, demand.whole) for demand in demands for synopsis, _ in demand.sources}
+        for synopsis, whole in sorted(needed):
+            for name in self.chunks.get(synopsis, ()):
+                yield Want(name, synopsis, None if whole else frozenset([bin_]))
 
     def view(self, demand: DemandSpec, bin_: int, begin_us: int, end_us: int) -> View | None:
         """The panes of a demand in one bin from `begin` to `end`, indexed; None if there are none."""

@@ -1,55 +1,65 @@
-"""State that Spark brings to tasks and takes from them, where they open no files themselves.
+"""Rows that Spark brings to tasks and takes from them, where they open no files themselves.
 
-A row of cargo is a bin to work on (no name), a whole chunk (no part), one part of a chunk for one bin, or, for each
-bin, the word that a chunk was taken apart (an empty part): Spark passes over empty files without one.
+A row of cargo is a task to be run (no name), a whole chunk (no part), one part of a chunk for one task, or, for each
+task that wants some of a chunk, the word that the chunk was taken apart (an empty part): Spark passes over empty files
+without one.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import CorruptStateError
-from headrace.kernels.carried import Made, box, current_box
+from headrace.kernels.carried import Made, NotCarried, Order, Want, box, current_box
 from headrace.kernels.chunks import Chunk, Part, fault_of, parts_of
-from headrace.kernels.deliver import AnswerTask, DeliverTask, Delivery
-from headrace.kernels.join import PairsTask
-from headrace.model import Spent
 
 __all__ = [
-    "Answer",
-    "AsBatch",
-    "Combine",
+    "CARGO",
+    "END",
+    "KEYED",
+    "AsBytes",
+    "Boxed",
+    "ByKey",
     "Gather",
-    "OnAnswers",
-    "OnBins",
-    "OnHosts",
+    "Keyed",
+    "Numbered",
+    "OnNumbers",
     "OverBatches",
     "Report",
     "TakeApart",
     "Verify",
     "Write",
+    "wanted_by",
 ]
 
+# Chunks end with HRCHUNK1 and Parquet files with PAR1: the last byte of both is what Spark puts after every string.
+END = b"1"
+# Small parts travel together up to so many bytes.
+_BATCH_BYTES = 4 << 20
+# Digits before the bytes of a file, where both travel as one value: which of its task's files it is.
+_DIGITS = 6
 _FILE = pa.schema([("i", pa.int32()), ("data", pa.binary())])
-_PARTS = pa.schema([("bin", pa.int32()), ("name", pa.string()), ("part", pa.string()), ("data", pa.binary())])
+CARGO = pa.schema([("task", pa.int32()), ("name", pa.string()), ("part", pa.string()), ("data", pa.binary())])
+KEYED = pa.schema([("key", pa.int32()), ("item", pa.binary())])
 
 OverBatches = Callable[[Iterator[pa.RecordBatch]], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task says of itself: its partition, its results, and the paths its files are to have."""
+    """What a task says of itself: its partition, its results, the paths its files are to have, and what it lacked."""
 
     job: str
     partition: int
     results: list[Any]
     made: list[str]
+    lacking: tuple[Want, ...] = ()
 
 
 class Gather:
@@ -64,145 +74,190 @@ class Gather:
 
 @dataclass(frozen=True)
 class Write:
-    """Yields the files a task makes, without the bytes they end with; reports the rest."""
+    """Yields the files a task makes, without the byte they end with; reports the rest."""
 
     task: OverBatches
     reports: Any  # an accumulator of Spark's
     job: str
-    end: bytes
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for i, body in self.files(batches):
+            yield pa.record_batch([[i], [body]], schema=_FILE)
+
+    def files(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+        """The files by their number in this task."""
+        results: list[Any] = []
+        lacking: tuple[Want, ...] = ()
         with box() as held:
-            results = list(self.task(batches))
+            try:
+                results = list(self.task(batches))
+            except NotCarried as lack:
+                lacking = lack.wants
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        paths = [f"{made.folder}/{made.name}" for made in held.made]
-        self.reports.add([Report(self.job, context.partitionId(), results, paths)])
-        for i, made in enumerate(held.made):
-            yield pa.record_batch([[i], [self._body(made)]], schema=_FILE)
+        made = [] if lacking else held.made
+        paths = [f"{each.folder}/{each.name}" for each in made]
+        self.reports.add([Report(self.job, context.partitionId(), results, paths, lacking)])
+        yield from ((i, _body(each)) for i, each in enumerate(made))
 
-    def _body(self, made: Made) -> bytes:
-        data: bytes = made.data.to_pybytes()
-        assert data.endswith(self.end)
-        return data[: -len(self.end)]
+
+def _body(made: Made) -> bytes:
+    data: bytes = made.data.to_pybytes()
+    assert data.endswith(END)
+    return data[: -len(END)]
 
 
 @dataclass(frozen=True)
-class OnBins:
-    """Calls a task with the bins of its partition, with the parts that came along in the box."""
+class AsBytes:
+    """The same over encoded batches: a file is its number, in so many digits, and its bytes."""
+
+    write: Write
+
+    def __call__(self, batches: Iterable[bytes]) -> Iterator[bytes]:
+        decoded = (pa.ipc.read_record_batch(pa.py_buffer(batch), CARGO) for batch in batches)
+        return (f"{i:0{_DIGITS}d}".encode() + body for i, body in self.write.files(decoded))
+
+    @staticmethod
+    def select() -> list[str]:
+        """How Spark SQL takes number and bytes apart."""
+        number = f"CAST(CAST(substring(value, 1, {_DIGITS}) AS STRING) AS INT) AS i"
+        return [number, f"substring(value, {_DIGITS + 1}) AS data"]
+
+
+@dataclass(frozen=True)
+class OnNumbers:
+    """Calls an order with the number of its task, with the parts that came along in the box.
+
+    `numbers` are those of all tasks; `more` are, by number, wants that the order itself does not know of.
+    """
 
     folder: str
-    task: Callable[[Iterable[int]], Iterable[Any]]
-    names: tuple[str, ...]
+    order: Order
+    numbers: Sequence[int]
+    more: Mapping[int, tuple[Want, ...]] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
         held = current_box()
         assert held is not None
-        bins: list[int] = []
+        mine: list[int] = []
         for batch in batches:
-            for bin_, name, part, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for task, name, part, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if name is None:
-                    bins.append(bin_)
+                    mine.append(self.numbers[task])
                 elif part is None:
                     held.parts.setdefault(name, []).extend(parts_of(f"{self.folder}/{name}", data))
                 else:
                     parts = held.parts.setdefault(name, [])
                     parts += [(Part(*json.loads(part)), data)] if part else []
-        for name in self.names:
+        for number in mine:
+            held.brought += [*self.order.wants(number), *self.more.get(number, ())]
+        for name in sorted({want.chunk for want in held.brought}):
             if name not in held.parts:
                 raise CorruptStateError(f"state file {self.folder}/{name} is missing or empty")
-        yield from self.task(sorted(bins))
+        yield from self.order(mine)
 
 
-@dataclass(frozen=True)
-class OnHosts:
-    """Calls a task of a join with the hosts that a bin stands for: several where there are more of them than bins."""
+def wanted_by(wants: Iterable[Iterable[Want]]) -> dict[str, list[tuple[int, Want]]]:
+    """By chunk who wants what of it, given the wants of each task in their order."""
+    found: dict[str, list[tuple[int, Want]]] = {}
+    for task, some in enumerate(wants):
+        for want in dict.fromkeys(some):
+            found.setdefault(want.chunk, []).append((task, want))
+    return found
 
-    task: Callable[[Iterable[int]], Iterable[Any]]
-    hosts: int
-    bins: int
 
-    def __call__(self, bins: Iterable[int]) -> Iterable[Any]:
-        return self.task([host for bin_ in bins for host in range(bin_, self.hosts, self.bins)])
+class _Tasks:
+    """Who wants which parts of one chunk."""
+
+    def __init__(self, wanted: Sequence[tuple[int, Want]]) -> None:
+        self.all = sorted({task for task, _ in wanted})
+        self._by_number: dict[str, dict[int | None, set[int]]] = {}
+        for task, want in wanted:
+            tasks = self._by_number.setdefault(want.id, {})
+            for number in (None,) if want.numbers is None else want.numbers:
+                tasks.setdefault(number, set()).add(task)
+
+    def of(self, part: Part) -> list[int]:
+        """The tasks that want a part."""
+        found = [tasks for id_, tasks in self._by_number.items() if part.synopsis.startswith(id_)]
+        return sorted(set[int]().union(*(tasks.get(number, ()) for tasks in found for number in (None, part.bin))))
 
 
 @dataclass(frozen=True)
 class TakeApart:
-    """Turns whole chunks into the parts that are needed, for the bins they belong to."""
+    """Turns whole chunks into the parts that are wanted, for the tasks that want them."""
 
     folder: str
-    wanted: Mapping[str, frozenset[str]]
-    bins: int
-    whole: frozenset[str]
+    wanted: Mapping[str, Sequence[tuple[int, Want]]]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for name, data in zip(batch.column(1).to_pylist(), batch.column(3).to_pylist(), strict=True):
-                each = list(range(self.bins))
-                yield pa.record_batch([each, [name] * self.bins, [""] * self.bins, [b""] * self.bins], schema=_PARTS)
-                for part, content in parts_of(f"{self.folder}/{name}", data):
-                    if name in self.wanted.get(part.synopsis, ()):
-                        values = [part.synopsis, part.bin, part.offset, part.length, part.crc, part.first_pane]
-                        text = json.dumps([*values, part.last_pane])
-                        for to in each if part.synopsis in self.whole else [part.bin]:
-                            yield pa.record_batch([[to], [name], [text], [content]], schema=_PARTS)
+                yield from self._chunk(name, data)
+
+    def _chunk(self, name: str, data: bytes) -> Iterator[pa.RecordBatch]:
+        wanted = _Tasks(self.wanted[name])
+        rows: list[tuple[int, str, str, bytes]] = [(task, name, "", b"") for task in wanted.all]
+        size = 0
+        for part, content in parts_of(f"{self.folder}/{name}", data):
+            text = json.dumps(astuple(part))
+            for task in wanted.of(part):
+                if size and size + len(content) > _BATCH_BYTES:
+                    yield _batch(rows)
+                    rows, size = [], 0
+                rows.append((task, name, text, content))
+                size += len(content)
+        if rows:
+            yield _batch(rows)
+
+
+def _batch(rows: Sequence[tuple[int, str, str, bytes]]) -> pa.RecordBatch:
+    return pa.record_batch([list(column) for column in zip(*rows, strict=True)], schema=CARGO)
 
 
 @dataclass(frozen=True)
-class Combine:
-    """Yields answers of single bins, on their way to the tasks that write them."""
+class Numbered:
+    """Calls an order with the numbers in the first column."""
+
+    order: Order
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        yield from self.order(number for batch in batches for number in batch.column(0).to_pylist())
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """Calls a task that makes no files with a box around it."""
 
     task: OverBatches
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with box():
-            for number, item in self.task(batches):
-                data, error, spent = (None, None, pickle.dumps(item)) if isinstance(item, Spent) else (*item, None)
-                columns = [
-                    pa.array([number], pa.int32()),
-                    pa.array([data], pa.binary()),
-                    pa.array([error], pa.string()),
-                    pa.array([spent], pa.binary()),
-                ]
-                yield pa.record_batch(columns, names=["work", "data", "error", "spent"])
-
-
-@dataclass(frozen=True)
-class OnAnswers:
-    """Calls a task with the answers that `Combine` has sent."""
-
-    task: DeliverTask
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterable[Delivery | Spent]:
-        rows = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
-        return self.task(
-            (number, (data, error) if spent is None else pickle.loads(spent))
-            for batch in rows
-            for number, data, error, spent in batch
-        )
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Yields one query's answers."""
-
-    task: OverBatches
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
         with box():
             yield from self.task(batches)
 
 
 @dataclass(frozen=True)
-class AsBatch:
-    """Calls a task that takes bins as a batch."""
+class Keyed:
+    """Yields the keyed items of an order, on their way to the tasks of their keys."""
 
-    task: AnswerTask | PairsTask
+    task: OverBatches
 
-    def __call__(self, bins: Iterable[int]) -> Iterable[pa.RecordBatch]:
-        return self.task(iter([pa.record_batch([pa.array(bins, pa.int64())], names=["id"])]))
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for key, item in self.task(batches):
+            yield pa.record_batch([[key], [pickle.dumps(item)]], schema=KEYED)
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """Calls a task with the items that `Keyed` has sent."""
+
+    task: Callable[[Iterable[tuple[int, Any]]], Iterable[Any]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterable[Any]:
+        rows = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
+        return self.task((key, pickle.loads(item)) for batch in rows for key, item in batch)
 
 
 @dataclass(frozen=True)

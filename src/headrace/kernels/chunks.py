@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from headrace.errors import CorruptStateError
-from headrace.kernels.carried import Made, current_box
+from headrace.kernels.carried import Made, Want, current_box
 from headrace.kernels.recent import Recent
 from headrace.kernels.sound import to_arrow
 
@@ -207,11 +207,15 @@ def read_numbers(
 ) -> Iterator[tuple[str, Part, pl.DataFrame]]:
     """Some slices of a row store in a chunk: the end of the part's name, the part, its rows; none at a `known` offset.
 
-    They are read once and not remembered: who wants them again has made something of them.
+    They are not remembered: the caller decodes a part once and keeps what it makes of it.
     """
-    uri = f"{folder}/{name}"
-    parts = (part for part in _index(uri) if part.synopsis.startswith(store) and part.bin in numbers)
-    wanted = [part for part in parts if part.offset not in known]
+    uri, box, want = f"{folder}/{name}", current_box(), Want(name, store, numbers)
+    if box is not None:
+        for part, data in sorted(box.parts.get(name, ()), key=lambda item: item[0].offset):
+            if want.covers(part.synopsis, part.bin) and part.offset not in known:
+                yield part.synopsis[len(store) :], part, _decoded(uri, part, data)
+        return
+    wanted = [part for part in _index(uri) if want.covers(part.synopsis, part.bin) and part.offset not in known]
     if not wanted:
         return
     filesystem, path = open_filesystem(uri)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.kernels.border import kernels, own
+from headrace.kernels.carried import Want
 from headrace.kernels.chunks import Chunk, read_part, read_slices, verify_chunk, write_chunk
 from headrace.kernels.panes import Layout, concat, keep_heaviest, merge
 
@@ -29,6 +30,12 @@ class CompactTask:
     expired_us: Mapping[str, int]
     stores: tuple[str, ...] = ()
     bins: int = 1
+
+    def wants(self, bin_: int) -> Iterator[Want]:
+        """What one bin reads; a store has as many slices as it has, so it is looked through whole."""
+        for id_, names in self.chunks.items():
+            numbers = None if id_ in self.stores else frozenset([bin_])
+            yield from (Want(name, id_, numbers) for name in names)
 
     def __call__(self, bins: Iterable[int]) -> Iterator[Chunk]:
         chunk = write_chunk(self.folder, self.epoch, self.level, self._parts(list(bins)))

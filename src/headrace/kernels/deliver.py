@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 from headrace.errors import QueryFailure
 from headrace.kernels.answer import AnswerSpec, Meter, Panes, answers
 from headrace.kernels.border import kernels, told
+from headrace.kernels.carried import Want
 from headrace.kernels.chunks import open_output
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.sound import to_arrow
 from headrace.model import Due, Failure, Spent
 
-__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Frames", "Work", "bins_of", "whole_of"]
+__all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Frames", "Work", "bins_of"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,11 @@ class AnswerTask:
     work: Work
     schema: pa.Schema
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        bins = (bin_ for batch in batches for bin_ in batch.column(0).to_pylist())
+    def wants(self, bin_: int) -> Iterator[Want]:
+        """What one bin reads."""
+        return self.panes.wants(self.work.spec.demands, bin_)
+
+    def __call__(self, bins: Iterable[int]) -> Iterator[pa.RecordBatch]:
         for bin_ in bins:
             if bin_ in bins_of(self.work.spec, self.panes.bins):
                 for _, frame in answers([(self.work.spec, self.work.due)], self.panes, bin_):
@@ -70,12 +74,6 @@ class AnswerTask:
 def bins_of(spec: AnswerSpec, bins: int) -> range:
     """The bins that answer a query: all of them, or one where groups are spread over bins or there are none."""
     return range(1 if not spec.keys or spec.main.whole else bins)
-
-
-def whole_of(works: Iterable[Work]) -> frozenset[str]:
-    """The kept synopses of which one task reads all bins."""
-    demands = (demand for work in works for demand in work.spec.demands if demand.whole)
-    return frozenset(synopsis for demand in demands for synopsis, _ in demand.sources)
 
 
 @dataclass(frozen=True)
@@ -111,6 +109,12 @@ class CombineTask:
             shares[least].append(unit)
             loads[least] += weights[unit[0]]
         return replace(self, shares=tuple(map(tuple, shares)))
+
+    def wants(self, task: int) -> Iterator[Want]:
+        """What one task reads."""
+        for group, bin_ in self.shares[task]:
+            members = (self.works[number] for number in self.groups[group][1])
+            yield from self.panes.wants((demand for work in members for demand in work.spec.demands), bin_)
 
     def __call__(self, tasks: Iterable[int]) -> Iterator[Combined]:
         for item in self.frames(tasks):
@@ -161,6 +165,10 @@ class DeliverTask:
 
     works: tuple[Work, ...]
     combine: CombineTask | None = None  # with a single bin both steps are one
+
+    def wants(self, task: int) -> Iterable[Want]:
+        """What one task reads."""
+        return self.combine.wants(task) if self.combine else ()
 
     def __call__(self, items: Iterable[Any]) -> Iterator[Delivery | Spent]:
         return self.deliver(self.combine.frames(items) if self.combine else _decoded(items))

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.kernels.border import kernels, told
+from headrace.kernels.carried import Want
 from headrace.kernels.chunks import Part, open_output, read_part, slice_parts
 from headrace.kernels.deliver import Delivery
 from headrace.kernels.pairs import Matching, pairs
 from headrace.kernels.sound import to_arrow
-from headrace.model import KEY, Block, host_of
+from headrace.model import EVERYWHERE, KEY, ONCE, Block, host_of
 
 __all__ = ["Closing", "Counted", "JoinTask", "JoinWork", "PairsTask"]
 
@@ -47,6 +48,16 @@ class JoinWork:
     schema: pa.Schema | None = None
     staging: str | None = None
     closing: tuple[Closing | None, Closing | None] = (None, None)
+
+    def wants(self, host: int) -> Iterator[Want]:
+        """What one host may read: of hash slices, unless keys are in blocks of several kinds, only its own."""
+        slices, numbers = len(self.hosts), None
+        if not self.mixed:
+            others = (kind * slices + slice_ for kind in (ONCE, EVERYWHERE) for slice_ in range(slices))
+            own = (KEY * slices + slice_ for slice_, each in enumerate(self.hosts) if each == host)
+            numbers = frozenset((*own, *others))
+        for store, held in zip(self.stores, self.held, strict=True):
+            yield from (Want(name, store, numbers) for name in (*held, *self.fresh))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +107,14 @@ class JoinTask:
     folder: str
     works: tuple[JoinWork, ...]
 
+    def wants(self, host: int) -> Iterator[Want]:
+        """What one host may read."""
+        return (want for work in self.works for want in work.wants(host))
+
     def __call__(self, hosts: Iterable[int]) -> Iterator[Delivery | Counted]:
         for host in hosts:
             for number, work in enumerate(self.works):
                 yield from self._join(number, work, host)
-
-    def on(self, host: int) -> Iterator[Delivery | Counted]:
-        """The same on one host."""
-        return self([host])
 
     def _join(self, number: int, work: JoinWork, host: int) -> Iterator[Delivery | Counted]:
         made = Host(self.folder, number, work, host)
@@ -125,8 +136,12 @@ class PairsTask:
     work: JoinWork
     schema: pa.Schema
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for host in (host for batch in batches for host in batch.column(0).to_pylist()):
+    def wants(self, host: int) -> Iterator[Want]:
+        """What one host may read."""
+        return self.work.wants(host)
+
+    def __call__(self, hosts: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for host in hosts:
             with kernels():
                 for frame in Host(self.folder, 0, self.work, host).candidates():
                     table = to_arrow(frame).cast(self.schema)

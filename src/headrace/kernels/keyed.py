@@ -3,7 +3,8 @@
 State stays in the process between epochs, marked with a token that the attempt which made it reports to the driver. A
 task that finds no state with the token it was told, or a mini-partition it did not have so far, reads it: the last
 snapshot, and the rows in the chunks since. So a lost worker, a repeated attempt, a move, a turn of one that was on disk
-and a restart are all the same: something to be read.
+and a restart are all the same: something to be read. The driver knows of all of them but lost workers and repeated
+attempts, so where Spark carries files, what a task reads is mostly brought along.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import resource
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import CorruptStateError
 from headrace.kernels.border import kernels, told
+from headrace.kernels.carried import Want, current_box, need
 from headrace.kernels.chunks import APART, Chunk, open_output, read_numbers, write_chunk
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.row_windows import RowsSpec, evaluate, in_order, trim
@@ -35,6 +37,7 @@ __all__ = [
     "Kernel",
     "KeyedTask",
     "KeyedWork",
+    "Left",
     "MiniWork",
     "RowsKernel",
     "Turn",
@@ -191,6 +194,18 @@ def _shared(wanted: Any, rows: pl.DataFrame, minis: Mapping[int, MiniWork]) -> A
 
 
 @dataclass(frozen=True)
+class Left:
+    """What an attempt has left in its bin's process: a token that marks it, and the mini-partitions it has state of.
+
+    `ahead` has, by mini-partition that is on its way there, the chunks that need not be read any more.
+    """
+
+    token: str = ""
+    minis: frozenset[int] = frozenset()
+    ahead: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class KeyedWork:
     """One query in an epoch: its kernel, its rows, its mini-partitions by bin, and where its results go."""
 
@@ -201,7 +216,7 @@ class KeyedWork:
     fresh: tuple[str, ...]
     final_us: int
     bins: Mapping[int, tuple[MiniWork, ...]]
-    before: Mapping[int, str]  # by bin the token of the state to go on from
+    before: Mapping[int, Left]  # by bin the state to go on from
     saves: frozenset[int]  # mini-partitions of which a snapshot is written
     ships: Mapping[int, tuple[MiniWork, ...]]  # what a bin reads ahead of a move that takes more than an epoch
     ship_bytes: int
@@ -210,6 +225,23 @@ class KeyedWork:
     schema: pa.Schema
     staging: str
 
+    def chunks_of(self, mini: MiniWork) -> list[str]:
+        """The chunks that a mini-partition's state is in: its snapshot, and those with the rows since."""
+        snapshot = [mini.snapshot] if mini.snapshot is not None else []
+        return snapshot + [name for epoch, name in self.log if epoch > mini.base]
+
+    def wants(self, bin_: int, here: Left) -> Iterator[Want]:
+        """What a bin reads in whose process there is some state already."""
+        mine = self.bins.get(bin_, ())
+        wanted: dict[str, set[int]] = {name: {each.mini for each in mine} for name in self.fresh if mine}
+        missing = [each for each in mine if each.mini not in here.minis]
+        for each in (*missing, *self.ships.get(bin_, ())):
+            known = here.ahead.get(each.mini, frozenset())
+            for name in self.chunks_of(each):
+                if name not in known:
+                    wanted.setdefault(name, set()).add(each.mini)
+        return (Want(name, self.store, frozenset(minis)) for name, minis in wanted.items())
+
 
 @dataclass(frozen=True)
 class Worked:
@@ -217,7 +249,7 @@ class Worked:
 
     work: int
     bin: int
-    token: str = ""  # of the state that this attempt has left in its process
+    left: Left = field(default_factory=Left)
     seconds: float = 0.0
     load_s: float = 0.0
     loaded_bytes: int = 0
@@ -259,8 +291,7 @@ Parts = dict[tuple[str, int], Read]
 class _Held:
     """State in this process, of one query, and what has been read of mini-partitions that are on their way here."""
 
-    token: str | None
-    minis: frozenset[int]
+    left: Left
     state: Any
     shipped: dict[int, Parts] = field(default_factory=dict)
 
@@ -277,12 +308,27 @@ class KeyedTask:
     epoch: int
     works: tuple[KeyedWork, ...]
 
-    def __call__(self, bin_: int) -> Iterator[BinReport]:
-        for place in [place for place in _held if place[0] == self.folder]:
-            if place[1] not in {work.name for work in self.works}:
-                del _held[place]  # of a query that is gone
-        worked = tuple(self._work(number, work, bin_) for number, work in enumerate(self.works))
-        yield BinReport(bin_, f"{socket.gethostname()}:{os.getpid()}", _left_to_me(), _left_to_all(), worked)
+    def wants(self, bin_: int) -> Iterator[Want]:
+        """What a bin reads whose process is as the last attempt has left it."""
+        return (want for work in self.works for want in work.wants(bin_, work.before.get(bin_, Left())))
+
+    def __call__(self, bins: Iterable[int]) -> Iterator[BinReport]:
+        for bin_ in bins:
+            for place in [place for place in _held if place[0] == self.folder]:
+                if place[1] not in {work.name for work in self.works}:
+                    del _held[place]  # of a query that is gone
+            # Before anything is changed: should something be lacking, the task begins anew.
+            need(want for work in self.works for want in work.wants(bin_, self._here(work, bin_)))
+            worked = tuple(self._work(number, work, bin_) for number, work in enumerate(self.works))
+            yield BinReport(bin_, f"{socket.gethostname()}:{os.getpid()}", _left_to_me(), _left_to_all(), worked)
+
+    def _here(self, work: KeyedWork, bin_: int) -> Left:
+        """What this process has of a query; state that another attempt has left counts for nothing."""
+        held = _held.get((self.folder, work.name))
+        if held is None:
+            return Left()
+        left, before = held.left, work.before.get(bin_)
+        return left if before is not None and left.token == before.token else Left(ahead=left.ahead)
 
     def _work(self, number: int, work: KeyedWork, bin_: int) -> Worked:
         began = time.perf_counter()
@@ -296,12 +342,13 @@ class KeyedTask:
     def _turn(self, number: int, work: KeyedWork, bin_: int, held: _Held | None, began: float) -> Worked:
         kernel, minis = work.kernel, {each.mini: each for each in work.bins.get(bin_, ())}
         mine = frozenset(minis)
-        if held is None or held.token != work.before.get(bin_):
-            held = _Held("", frozenset(), kernel.empty(), {} if held is None else held.shipped)
-        state = held.state if held.minis <= mine else kernel.only(held.state, mine)
-        missing = [minis[mini] for mini in sorted(mine - held.minis)]
+        before = work.before.get(bin_)
+        if held is None or before is None or held.left.token != before.token:
+            held = _Held(Left(), kernel.empty(), {} if held is None else held.shipped)
+        state = held.state if held.left.minis <= mine else kernel.only(held.state, mine)
+        missing = [minis[mini] for mini in sorted(mine - held.left.minis)]
         found = {each.mini: held.shipped.get(each.mini, {}) for each in missing}
-        loaded_bytes = self._read(work, missing, found, None)
+        loaded_bytes, _ = self._read(work, missing, found, None)
         # In the order in which rows came: ties may have nothing else to be broken by.
         came = {name: place for place, (_, name) in enumerate(work.log)}
         places = [(mini, *at) for mini, some in found.items() for at in some]
@@ -311,7 +358,9 @@ class KeyedTask:
             state = kernel.together(state, self._loaded(work, parts))
         ships = work.ships.get(bin_, ())
         shipped = {each.mini: held.shipped.get(each.mini, {}) for each in ships}
-        loaded_bytes += self._read(work, ships, shipped, work.ship_bytes)
+        # What Spark has carried here is here, however much it is.
+        ship_bytes, whole = self._read(work, ships, shipped, work.ship_bytes if current_box() is None else None)
+        loaded_bytes += ship_bytes
         load_s = time.perf_counter() - began
         fresh = [
             frame.with_columns(pl.lit(part.bin, pl.Int32).alias("m"))
@@ -328,12 +377,13 @@ class KeyedTask:
             snapshot = write_chunk(self.folder, self.epoch, APART, made)
         file, results = self._deliver(work, turned.results)
         sizes = kernel.sizes(turned.state)
-        token = uuid.uuid4().hex
-        _held[self.folder, work.name] = _Held(token, mine, turned.state, shipped)
+        ahead = {each.mini: frozenset(work.chunks_of(each)) for each in ships if whole}
+        left = Left(uuid.uuid4().hex, mine, ahead)
+        _held[self.folder, work.name] = _Held(left, turned.state, shipped)
         return Worked(
             number,
             bin_,
-            token,
+            left,
             time.perf_counter() - began,
             load_s if loaded_bytes else 0.0,
             loaded_bytes,
@@ -348,15 +398,14 @@ class KeyedTask:
 
     def _read(
         self, work: KeyedWork, minis: Sequence[MiniWork], found: Mapping[int, Parts], budget_bytes: int | None
-    ) -> int:
-        """Reads what is still missing of mini-partitions, their snapshots and rows since; how many bytes that was.
+    ) -> tuple[int, bool]:
+        """Reads what is still missing of mini-partitions: how many bytes that was, and whether it was all.
 
         What was found of chunks that are not a mini-partition's state any more is forgotten.
         """
         numbers: dict[str, set[int]] = {}
         for each in minis:
-            names = [each.snapshot] if each.snapshot is not None else []
-            names += [name for epoch, name in work.log if epoch > each.base]
+            names = work.chunks_of(each)
             for name in names:
                 numbers.setdefault(name, set()).add(each.mini)
             for place in [place for place in found[each.mini] if place[0] not in names]:
@@ -368,8 +417,8 @@ class KeyedTask:
                 found[part.bin][name, part.offset] = suffix, part.bin, frame
                 size += part.length
                 if budget_bytes is not None and size >= budget_bytes:
-                    return size
-        return size
+                    return size, False
+        return size, True
 
     def _loaded(self, work: KeyedWork, parts: Sequence[Read]) -> Any:
         """State from files. A query that fails may lose it: whatever is wrong with it stops the run instead."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.kernels.chunks import open_filesystem
 
-__all__ = ["Decoded", "Probe", "obey", "obey_by_bin", "written"]
+__all__ = ["Decoded", "Probe", "obey", "written"]
 
 # The property of a job that holds its order.
 ORDER = "headrace.order"
@@ -23,16 +23,9 @@ def written(order: Callable[[Any], Iterable[Any]]) -> str:
     return base64.b64encode(pickle.dumps(order)).decode()
 
 
-def obey(numbers: Iterable[int]) -> Iterator[Any]:
-    """Does what the job's order says with the numbers of this task."""
-    yield from _order()(numbers)
-
-
-def obey_by_bin(bins: Iterable[int]) -> Iterator[Any]:
-    """Does what the job's order says with each bin of this task."""
-    order = _order()
-    for bin_ in bins:
-        yield from order(bin_)
+def obey(items: Iterable[Any]) -> Iterator[Any]:
+    """Does what the job's order says with the items of this task, mostly one number."""
+    yield from _order()(items)
 
 
 def _order() -> Callable[[Any], Iterable[Any]]:

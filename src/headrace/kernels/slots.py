@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from headrace.kernels.arrow_types import arrow_type
+from headrace.kernels.carried import Want
 from headrace.kernels.deliver import CombineTask, DeliverTask, Delivery, Frames, Work
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.sound import to_arrow
@@ -62,6 +63,10 @@ class SlotsTask:
     combine: CombineTask
     slots: Slots
 
+    def wants(self, task: int) -> Iterator[Want]:
+        """What one task reads."""
+        return self.combine.wants(task)
+
     def __call__(self, tasks: Iterable[int]) -> Iterator[pa.RecordBatch]:
         schema = self.slots.schema
         for item in self.combine.frames(tasks):
@@ -86,10 +91,6 @@ class SlotsTask:
                 for field in schema
             ]
             yield from pa.table(columns, schema=schema).to_batches(max_chunksize=50_000)
-
-    def on_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same with the tasks' numbers in a column."""
-        return self(task for batch in batches for task in batch.column(0).to_pylist())
 
 
 def _noted(schema: pa.Schema, note: object) -> pa.RecordBatch:

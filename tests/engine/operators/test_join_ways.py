@@ -30,7 +30,7 @@ def test_results_are_exact_when_ways_roles_and_hosts_switch_in_every_epoch(
     chance = random.Random(seed)
     monkeypatch.setattr(join_module, "choose_way", by_chance(chance))
     monkeypatch.setattr(join_module, "PERIOD", 1)
-    monkeypatch.setattr(ArrowIo, "hosts", lambda self: chance.choice([1, 2, 3, 5]))
+    monkeypatch.setattr(ArrowIo, "slots", property(lambda self: chance.choice([1, 2, 3, 5])))
     left, right = make_side(rng, 10, 50, 3, 6, hot=0.4), make_side(rng, 10, 50, 3, 6, hot=0.2)
     cases = [
         (name, how, RANGES[int(rng.integers(0, 3))])
@@ -79,7 +79,7 @@ def steady(rates: list[tuple[int, int]], keys: int = 1000) -> tuple[list[pa.Tabl
 def test_rows_held_and_sent_are_those_of_theorem_2(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
-    monkeypatch.setattr(ArrowIo, "hosts", lambda self: k)
+    monkeypatch.setattr(ArrowIo, "slots", property(lambda self: k))
     left, right = steady([(800, 200)] * 8)
     seen: list[Manifest] = []
     query = sql("l.n, r.n AS m", "l.k = r.k", (3, 3))

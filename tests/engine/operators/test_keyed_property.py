@@ -7,7 +7,6 @@ have hundreds of epochs, and can lose a process, an attempt or all of them when 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,14 @@ from headrace.engine.operators.port import Ask, Moment
 from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
+from headrace.engine.state.state_io import Stays
 from headrace.engine.state.storage import open_storage
 from headrace.kernels import keyed as keyed_task
 from headrace.kernels.absorb import Absorbed
+from headrace.kernels.cargo import CARGO, OnNumbers, TakeApart, wanted_by
+from headrace.kernels.carried import NotCarried, Want, box
 from headrace.kernels.chunks import APART, write_chunk
-from headrace.kernels.keyed import KeyedTask, KeyedWork, MiniWork, RowsKernel
+from headrace.kernels.keyed import KeyedTask, KeyedWork, Left, MiniWork, RowsKernel
 from headrace.kernels.row_windows import RowsSpec
 from headrace.kernels.values import PlannedAggregate
 from headrace.language import bind_query, parse_schema
@@ -49,12 +51,21 @@ DUCK = """SELECT k, make_timestamptz(ts), v, sum(v) OVER w, min(v) OVER w, count
 
 
 class Processes:
-    """A process per bin, each with memory of its own; an attempt may be lost after it has done its work."""
+    """A process per bin, each with memory of its own; an attempt may be lost after it has done its work.
 
-    def __init__(self, slots: int, rng: random.Random) -> None:
-        self.slots, self.rng, self.memories, self.lost = slots, rng, dict[int, dict[Any, Any]](), 0
+    Where files are `carried`, a process opens none: it gets what its order wants in a box, and is run again with what
+    it lacked.
+    """
 
-    def run(self, order: Callable[[int], Iterable[Any]], bins: int) -> list[Any]:
+    def __init__(self, slots: int, rng: random.Random, carried: bool = False) -> None:
+        self.slots, self.rng, self.carried = slots, rng, carried
+        self.memories, self.lost, self.again = dict[int, dict[Any, Any]](), 0, 0
+
+    def delivers_to(self, sink: Any) -> bool:
+        return True
+
+    def run(self, order: KeyedTask, bins: int, stays: Stays) -> list[Any]:
+        assert stays is Stays.PROCESS
         reports: list[Any] = []
         for bin_ in range(bins):
             for attempt in range(2):
@@ -63,17 +74,33 @@ class Processes:
                     self.lost += 1
                 keyed_task._held.clear()
                 keyed_task._held.update(self.memories.get(bin_, {}))
-                made = list(order(bin_))
+                made = self._carried(order, bin_) if self.carried else list(order([bin_]))
                 self.memories[bin_] = dict(keyed_task._held)
                 if attempt or self.rng.random() > 0.1:
                     reports += made
                     break
         return reports
 
-
-class Io:
-    def delivers_to(self, sink: Any) -> bool:
-        return True
+    def _carried(self, order: KeyedTask, bin_: int, *more: Want) -> list[Any]:
+        folder = Path(order.folder)
+        wanted = wanted_by([[*order.wants(bin_), *more]])
+        task = pa.record_batch([[0], [None], [None], [None]], schema=CARGO)
+        files = [pa.record_batch([[0], [n], [None], [(folder / n).read_bytes()]], schema=CARGO) for n in wanted]
+        apart = TakeApart(order.folder, wanted)(iter(files))
+        with box() as held:
+            try:
+                made = list(OnNumbers(order.folder, order, [bin_], {bin_: more})(iter([task, *apart])))
+            except NotCarried as lack:
+                self.again += 1
+                lacking = lack.wants
+                assert not held.made
+            else:
+                for each in held.made:
+                    Path(each.folder).mkdir(exist_ok=True)
+                    (Path(each.folder) / each.name).write_bytes(each.data)
+                return made
+        assert not set(lacking) <= set(more), "it was brought what it lacked"
+        return self._carried(order, bin_, *more, *lacking)
 
 
 class World:
@@ -94,8 +121,8 @@ class World:
 
     def start(self) -> None:
         """A new engine: nothing but files and the manifest's state is left."""
-        io: Any = Io()
-        self.operator = keyed.KeyedOperator(None, self.checkpoint, io, self.processes, self.settings)  # type: ignore[arg-type]
+        io: Any = self.processes
+        self.operator = keyed.KeyedOperator(None, self.checkpoint, io, self.settings)  # type: ignore[arg-type]
 
     def run(self, rows: list[tuple[int, int | None, int | None]], flush: bool = False, last: bool = False) -> None:
         manifest = Manifest(self.epoch - 1, self.epoch - 1, {"r": self.clock}, queries={"q": QueryState(SQL)},
@@ -187,12 +214,12 @@ def test_columns_of_the_store_are_those_the_test_writes() -> None:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 10**6), bins=st.integers(1, 3), shot=st.booleans())
+@given(seed=st.integers(0, 10**6), bins=st.integers(1, 3), shot=st.booleans(), carried=st.booleans())
 def test_whatever_is_decided_and_lost_results_are_the_same(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, bins: int, shot: bool
+    tmp_path_factory: pytest.TempPathFactory, seed: int, bins: int, shot: bool, carried: bool
 ) -> None:
     rng = random.Random(seed)
-    chaos, processes = Chaos(rng), Processes(bins, rng)
+    chaos, processes = Chaos(rng), Processes(bins, rng, carried)
     world = World(tmp_path_factory.mktemp("world"), processes, FluxSettings(minis_per_bin=3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed, "decide_keyed", chaos)
@@ -200,6 +227,8 @@ def test_whatever_is_decided_and_lost_results_are_the_same(
         for epoch in range(12):
             world.run(some_rows(rng, epoch, rng.choice([0, 1, 10, 60])))
             if rng.random() < 0.15:
+                # A restart may change the way in which tasks get at files, while processes live on.
+                processes.carried ^= rng.random() < 0.5
                 world.start()
             if shot and rng.random() < 0.15:
                 processes.memories.clear()
@@ -235,6 +264,29 @@ def test_without_moves_nothing_is_read_and_a_move_reads_what_moves(tmp_path: Pat
     world.run(some_rows(rng, 7, 80))
     assert world.observed[-1].loaded_bytes == 0
     world.run([], flush=True)
+    world.check()
+
+
+def test_only_what_is_lost_takes_another_job_where_spark_carries_files(tmp_path: Path) -> None:
+    rng, chaos = random.Random(7), Chaos(random.Random(8))
+    quiet = random.Random(0)
+    quiet.random = lambda: 1.0  # type: ignore[method-assign]
+    processes = Processes(2, quiet, carried=True)
+    world = World(tmp_path, processes, FluxSettings(minis_per_bin=4, budget_bytes=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed, "decide_keyed", chaos)
+        patch.setattr(keyed, "SNAPSHOT_EPOCHS", 3)
+        for epoch in range(12):
+            world.run(some_rows(rng, epoch, 60))
+            if epoch == 5:
+                world.start()
+        assert min(chaos.moves, chaos.waits, chaos.splits) > 0
+        assert any(each.loaded for each in world.observed)
+        assert processes.again == 0, "the driver knows of moves, of turns on disk and of its own restart"
+        processes.memories.clear()
+        world.run(some_rows(rng, 12, 60))
+        assert processes.again == 2, "both bins lack what was lost, all of it at once"
+        world.run([], flush=True)
     world.check()
 
 
@@ -324,10 +376,44 @@ def test_the_order_of_rows_that_nothing_else_orders_is_the_order_in_which_they_c
     )  # fmt: skip
     found = []
     for bin_ in (0, 1):
-        (report,) = KeyedTask(folder, 30, (work,))(bin_)
+        (report,) = KeyedTask(folder, 30, (work,))([bin_])
         assert report.worked[0].error is None
         found += pq.read_table(tmp_path / "out" / str(report.worked[0].file)).to_pylist()
     assert sorted((row["k"], row["x"]["x"], row["n"]) for row in found) == [(1, 9, 1), (7, 1, 1), (7, 2, 2)]
+
+
+def wanted(here: Left) -> dict[str, set[int]]:
+    """What bin 0 reads: it has 0 to 2, of which 1 was written in epoch 5, and 3 is on its way there."""
+    minis = tuple(
+        MiniWork(mini, 0, base, snapshot) for mini, base, snapshot in ((0, -1, None), (1, 5, "s"), (2, 6, None))
+    )
+    log = ((4, "a"), (5, "b"), (6, "c"))
+    kernel: Any = None
+    work = KeyedWork(
+        "q", "store", kernel, log, ("f", "g"), 0, {0: minis}, {0: here}, frozenset(),
+        {0: (MiniWork(3, 0, 4, "t"),)}, 1, False, None, pa.schema([]), "",
+    )  # fmt: skip
+    found = list(KeyedTask("folder", 7, (work,)).wants(0))
+    assert {want.id for want in found} == {"store"}
+    return {want.chunk: set(want.numbers or ()) for want in found}
+
+
+@pytest.mark.parametrize(
+    ("here", "read"),
+    [
+        pytest.param(
+            Left("x", frozenset({0, 1, 2}), {3: frozenset("tbc")}), {}, id="its rows, where its process has all else"
+        ),
+        pytest.param(
+            Left("x", frozenset({0}), {3: frozenset("tb")}), {"s": {1}, "c": {1, 3}}, id="and state it has not had"
+        ),
+        pytest.param(
+            Left(), {"a": {0}, "b": {0, 3}, "c": {0, 1, 3}, "s": {1}, "t": {3}}, id="and everything after a start"
+        ),
+    ],
+)
+def test_what_a_bin_reads(here: Left, read: dict[str, set[int]]) -> None:
+    assert wanted(here) == {"f": {0, 1, 2}, "g": {0, 1, 2}, **read}
 
 
 def test_what_was_made_for_a_query_goes_with_it(tmp_path: Path) -> None:

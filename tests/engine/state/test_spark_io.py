@@ -144,7 +144,7 @@ def test_a_kill_between_writing_and_naming_leaves_garbage_only(spark: Any, tmp_p
     victim.finish(spark, undisturbed, 2, Hooks(clock_us=victim.clock(undisturbed, "nothing")))
     with using(spark, "spark"):
         victim.finish(spark, home, 2, Hooks(clock_us=victim.clock(home, "nothing")))
-    for name in victim.QUERIES:
+    for name in (*victim.QUERIES, *victim.FLOWS):
         assert results(undisturbed / name)
         assert_same(results(home / name), results(undisturbed / name))
     assert (home / "ledger.json").read_text() == (undisturbed / "ledger.json").read_text()

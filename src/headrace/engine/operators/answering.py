@@ -16,13 +16,14 @@ from headrace.engine.operators.finishing import answer_ddl, answer_schema, direc
 from headrace.engine.operators.slots import slots_of
 from headrace.engine.operators.specs import spec_of
 from headrace.engine.sinks.choose import ConsoleSink, FileSink, MemorySink, Sink
+from headrace.engine.spark.arrow_rows import arrow_schema
 from headrace.engine.spark.deadline import TookTooLong
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.trial import Trial
 from headrace.kernels.answer import AnswerSpec, Panes
 from headrace.kernels.chunks import Chunk, holding
-from headrace.kernels.deliver import AnswerTask, CombineTask, Delivery, Work
-from headrace.kernels.slots import SlotsTask
+from headrace.kernels.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, Work
+from headrace.kernels.slots import Slots, SlotsDelivery, SlotsTask
 from headrace.kernels.values import spelled
 from headrace.model import Due, Spent
 from headrace.planning import Workload
@@ -123,7 +124,7 @@ class Answering:
         direct = {name: work for name, work in works.items() if work.finish is not None}
         if direct:
             combine = self._combine(workload, direct, panes)
-            delivered = blamed(lambda: self._io.deliver(combine))
+            delivered = blamed(lambda: self._delivered(combine))
             self._adopt(tuple(direct), sinks, delivered, given, answered)
         rest = {name: work for name, work in works.items() if work.finish is None}
         for name in self._finished(workload, sinks, rest, panes, given, answered):
@@ -149,7 +150,7 @@ class Answering:
         together = {names[position]: works[names[position]] for position in fitting}
         combine = self._combine(workload, together, panes)
         try:
-            delivered = self._trial.within(lambda: self._io.finish(SlotsTask(combine, slots)))
+            delivered = self._trial.within(lambda: self._by_slots(combine, slots))
         except TookTooLong:
             return ()
         except Exception as failure:
@@ -158,6 +159,23 @@ class Answering:
             return ()
         self._adopt(tuple(together), sinks, delivered, given, answered)
         return tuple(together)
+
+    def _delivered(self, combine: CombineTask) -> list[Delivery | Spent]:
+        """Answers directly finished queries and leaves their files in the sinks' staging folders."""
+        tasks = min(len(combine.units), self._io.slots)
+        combine = combine.shared_by(tasks)
+        if self._bins == 1:
+            return self._io.run(DeliverTask(combine.works, combine), tasks)
+        then = DeliverTask(combine.works)
+        return self._io.run_by_key(combine, tasks, then, min(tasks, len(combine.works)))
+
+    def _by_slots(self, combine: CombineTask, slots: Slots) -> list[Delivery | Spent]:
+        """Answers queries that Spark SQL finishes, all of them together, and leaves their files likewise."""
+        tasks = min(len(combine.units), self._io.slots)
+        rows = self._io.rows(SlotsTask(combine.shared_by(tasks), slots), tasks, slots.ddl).selectExpr(*slots.select)
+        if self._bins > 1:
+            rows = rows.repartition(min(tasks, len(combine.works)), "_q")
+        return self._io.over(rows, arrow_schema(rows), SlotsDelivery(combine.works, slots))
 
     def _work(self, workload: Workload, name: str, sink: Sink, due: Due) -> Work:
         finish = direct_finish(workload.plans[name].query) if writes_parquet(sink, self._io) else None
@@ -201,7 +219,7 @@ class Answering:
         query = workload.plans[name].query
         task = AnswerTask(panes, work, answer_schema(query))
         try:
-            answers = self._io.answers(task, answer_ddl(query))
+            answers = self._io.rows(task, self._bins, answer_ddl(query))
             results = spark_finish(answers, query.finish)
 
             def write() -> int:

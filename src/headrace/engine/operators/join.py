@@ -21,7 +21,7 @@ from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState
 from headrace.engine.state.retention import EVER
-from headrace.engine.state.state_io import StateIo
+from headrace.engine.state.state_io import StateIo, Stays
 from headrace.kernels.absorb import Absorbed, Cut
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.chunks import holding
@@ -80,7 +80,7 @@ class JoinOperator:
 
     def decide(self, ask: Ask) -> Decided:
         decided, keep = dict[str, JoinDecision](), dict[str, float]()
-        flows, state, hosts = ask.standing.flows, ask.standing.manifest.nodes, self._io.hosts()
+        flows, state, hosts = ask.standing.flows, ask.standing.manifest.nodes, self._io.slots
         for owner, plan in _all(flows):
             name = plan.query.name
             memory = self._memory if _may_shed(flows[owner]) else None
@@ -228,7 +228,7 @@ class JoinOperator:
         task = JoinTask(self._folder, tuple(works.values()))
         hosts = max(max(work.hosts) + 1 for work in works.values())
         deliveries: list[Delivery] = []
-        for item in blamed(lambda: self._io.join(task, hosts)):
+        for item in blamed(lambda: self._io.run(task, hosts, Stays.EXECUTOR)):
             if isinstance(item, Counted):
                 run.counted.setdefault(names[item.work], []).append(item)
             else:
@@ -237,7 +237,7 @@ class JoinOperator:
 
     def _pairs(self, plan: JoinPlan, work: JoinWork) -> DataFrame:
         task = PairsTask(self._folder, work, pairs_schema(plan))
-        return self._io.pairs(task, max(work.hosts) + 1, pairs_ddl(plan))
+        return self._io.rows(task, max(work.hosts) + 1, pairs_ddl(plan))
 
     def _deliver_by_sql(self, owner: str, plan: JoinPlan, work: JoinWork, run: _Epoch) -> int:
         with spark_join(self._pairs(plan, work), plan) as results:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,15 +23,14 @@ from headrace.engine.operators.specs import spec_of_rows
 from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import Checkpoint, NodeState
-from headrace.engine.state.spark_io import SparkIo
-from headrace.engine.state.state_io import StateIo
+from headrace.engine.state.state_io import StateIo, Stays
 from headrace.engine.state.storage import for_spark
-from headrace.errors import Problem, SpecError, StateError
+from headrace.errors import StateError
 from headrace.kernels.absorb import Cut
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.chunks import APART
 from headrace.kernels.finish import DirectFinish
-from headrace.kernels.keyed import BinReport, Kernel, KeyedTask, KeyedWork, MiniWork, RowsKernel, Worked
+from headrace.kernels.keyed import BinReport, Kernel, KeyedTask, KeyedWork, Left, MiniWork, RowsKernel, Worked
 from headrace.kernels.steps import StepKernel
 from headrace.kernels.values import spelled
 from headrace.model import Column, EpochDecision, KeyedDecision, KeyedMeasures, KeyedState, streams_of
@@ -41,7 +40,7 @@ from headrace.policies import FluxSettings, Measured, StreamClock, account, begi
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BinJobs", "KeyedOperator"]
+__all__ = ["KeyedOperator"]
 
 # A mini-partition is written anew after at most so many epochs.
 SNAPSHOT_EPOCHS = 32
@@ -61,7 +60,7 @@ class _Query:
     ddl: str
     state: str = ""  # columns of a function's state, and their version
     version: int = 0
-    tokens: dict[int, str] = field(default_factory=dict)  # by bin, of the state in its process
+    left: dict[int, Left] = field(default_factory=dict)  # by bin, in its process
     log_bytes: int = 0
 
 
@@ -119,17 +118,6 @@ def _all_at_once(decision: KeyedDecision) -> KeyedDecision:
     return replace(decision, owners=owners, moving=(), waits=())
 
 
-class BinJobs(Protocol):
-    """Runs something once per bin, where the bin's state is."""
-
-    @property
-    def slots(self) -> int:
-        """How many bins can be worked on at the same time."""
-
-    def run(self, order: Callable[[int], Iterable[Any]], bins: int) -> list[Any]:
-        """What the orders yield, in no particular order."""
-
-
 class KeyedOperator:
     """Runs all row windows and functions of a pipeline."""
 
@@ -138,12 +126,11 @@ class KeyedOperator:
         spark: SparkSession,
         checkpoint: Checkpoint,
         io: StateIo,
-        jobs: BinJobs,
         settings: FluxSettings,
         memory_bytes: Callable[[], tuple[int, ...]] = tuple,
         probe: Callable[[str], None] = lambda point: None,
     ) -> None:
-        self._spark, self._checkpoint, self._io, self._jobs = spark, checkpoint, io, jobs
+        self._spark, self._checkpoint, self._io = spark, checkpoint, io
         self._settings, self._memory_bytes, self._probe = settings, memory_bytes, probe
         self._queries: dict[str, _Query] = {}
         self._checked: dict[str, _Query] = {}  # not at work yet
@@ -151,15 +138,6 @@ class KeyedOperator:
     def check(self, checked: Checked) -> None:
         """Loads functions that are not given; refuses state of another version that nothing can change."""
         for name, plan in _mine(checked.flows).items():
-            if isinstance(self._io, SparkIo):
-                raise SpecError(
-                    Problem(
-                        "row windows and functions need a checkpoint that tasks can open; the files of "
-                        f"{self._checkpoint.storage.root} are carried by Spark",
-                        query=name,
-                        hint="use a folder all hosts share, or a file system that Arrow reaches",
-                    )
-                )
             self._checked[name] = self._made(name, plan, checked.functions.get(name))
             before = checked.state.get(name)
             if not isinstance(plan, StepPlan) or not isinstance(before, KeyedState):
@@ -188,7 +166,7 @@ class KeyedOperator:
         return Decided({name: self._decide(name, plan, state.get(name)) for name, plan in flows.items()})
 
     def _decide(self, name: str, plan: FlowPlan, known: NodeState | None) -> KeyedDecision:
-        bins = self._jobs.slots
+        bins = self._io.slots
         state = self._state(known, bins, bins * self._settings.minis_per_bin)
         return decide_keyed(state, bins, self._settings, self._query(name, plan).merges)
 
@@ -226,7 +204,7 @@ class KeyedOperator:
         works = {name: self._work(name, moment, states[name], decisions[name]) for name in names}
         task = KeyedTask(self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()))
         began = time.monotonic()
-        reports: list[BinReport] = blamed(lambda: self._jobs.run(task, bins))
+        reports: list[BinReport] = blamed(lambda: self._io.run(task, bins, Stays.PROCESS))
         seconds = time.monotonic() - began
         stepped, most = Stepped(), self._memory_bytes()
         worked = [each for report in reports for each in report.worked]
@@ -306,7 +284,7 @@ class KeyedOperator:
             tuple(chunk.name for chunk in fresh),
             _NEVER if watermark is None else watermark,
             {bin_: tuple(each) for bin_, each in works.items()},
-            dict(query.tokens),
+            dict(query.left),
             self._saves(query, state, decision, moment.decision.epoch),
             {bin_: tuple(each) for bin_, each in ships.items()},
             self._settings.budget_bytes,
@@ -442,4 +420,4 @@ class KeyedOperator:
             len(waits),
             sum(state.state_bytes),
         )
-        query.tokens = {each.bin: each.token for each in worked}
+        query.left = {each.bin: each.left for each in worked}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.kernels.border import Bordered
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["Jobs", "jobs_started"]
+__all__ = ["Jobs", "jobs_started", "ordered"]
 
 
 class Jobs:
@@ -30,11 +31,18 @@ class Jobs:
         """What the tasks report, in no particular order; never rows."""
         if n not in self._rdds:
             self._rdds[n] = self._context.parallelize(range(n), n).mapPartitions(obey)
-        self._context.setLocalProperty(ORDER, written(Bordered(order)))
-        try:
+        with ordered(self._context, order):
             return self._rdds[n].collect()
-        finally:
-            self._context.setLocalProperty(ORDER, None)  # type: ignore[arg-type]
+
+
+@contextmanager
+def ordered(context: SparkContext, order: Callable[[Any], Iterable[Any]]) -> Iterator[None]:
+    """Jobs that start inside the `with` have this order, which their tasks `obey`."""
+    context.setLocalProperty(ORDER, written(Bordered(order)))
+    try:
+        yield
+    finally:
+        context.setLocalProperty(ORDER, None)  # type: ignore[arg-type]
 
 
 def jobs_started(spark: SparkSession) -> int:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.kernels.border import Bordered
-from headrace.kernels.orders import ORDER, obey_by_bin, written
+from headrace.engine.spark.jobs import ordered
+from headrace.kernels.orders import obey
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -34,7 +34,8 @@ class PinnedJobs:
         self._context, self._owner = context, f"{zlib.crc32(owner.encode()):08x}"
         self._homes: dict[int, tuple[str, str]] = {}
         self._rdds: dict[tuple[int, tuple[str, str]], RDD[Any]] = {}
-        self._union: tuple[tuple[tuple[str, str], ...], RDD[Any]] | None = None
+        # By how many bins there are: joins may have others than keyed state.
+        self._unions: dict[int, tuple[tuple[tuple[str, str], ...], RDD[Any]]] = {}
 
     @property
     def slots(self) -> int:
@@ -57,21 +58,38 @@ class PinnedJobs:
             if bin_ not in kept:
                 kept[bin_] = min(tasks, key=lambda home: ((counts[home] + 1) / tasks[home], list(tasks).index(home)))
                 counts[kept[bin_]] += 1
-        self._homes = kept
+        self._homes |= kept
         self._rdds = {place: rdd for place, rdd in self._rdds.items() if place[1] in tasks}
         return [kept[bin_] for bin_ in range(bins)]
 
-    def run(self, order: Callable[[int], Iterable[Any]], bins: int) -> list[Any]:
+    def run(self, order: Callable[[Iterable[int]], Iterable[Any]], bins: int) -> list[Any]:
         """What the tasks report, in no particular order; never rows."""
         context, homes = self._context, tuple(self.homes(bins))
-        if self._union is None or self._union[0] != homes:
-            self._union = homes, context.union([self._rdd(bin_, home) for bin_, home in enumerate(homes)])
-        rdd = self._union[1]
-        context.setLocalProperty(ORDER, written(Bordered(order)))
-        try:
-            return list(rdd.collect())
-        finally:
-            context.setLocalProperty(ORDER, None)  # type: ignore[arg-type]
+        if bins not in self._unions or self._unions[bins][0] != homes:
+            self._unions[bins] = homes, context.union([self._rdd(bin_, home) for bin_, home in enumerate(homes)])
+        with ordered(context, order):
+            return list(self._unions[bins][1].collect())
+
+    def over(self, brought: Any, numbers: Sequence[int], bins: int) -> RDD[bytes]:
+        """What tasks make, in the processes of some bins, of bytes that are brought to them; a partition for each.
+
+        `brought` is an RDD of the JVM's. The order is given around the job that this RDD is used in.
+        """
+        from pyspark.serializers import NoOpSerializer
+
+        jvm: Any = self._context._jvm
+        homes, raw = self.homes(bins), NoOpSerializer()
+        made = []
+        for position, bin_ in enumerate(numbers):
+            # What is in a Scala set is a function of what is asked for: here of the number of a partition.
+            wanted = jvm.java.util.HashSet()
+            wanted.add(position)
+            wanted = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted)
+            part = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(brought, wanted).toJavaRDD()
+            # Pairs of the bin and each value: the pair is where the bin is at home.
+            rdd = self._own(self._placed(bin_, homes[bin_]).cartesian(part).values(), bin_, raw, raw)
+            made.append(rdd)
+        return self._context.union(made)
 
     def _executors(self) -> dict[tuple[str, str], int]:
         """The executors that are alive and how many tasks each runs at a time; in a local session the driver itself."""
@@ -87,15 +105,16 @@ class PinnedJobs:
     def _rdd(self, bin_: int, home: tuple[str, str]) -> RDD[Any]:
         """One partition with the number of the bin, at home in an executor, to be worked on in the bin's own worker."""
         if (bin_, home) not in self._rdds:
-            self._rdds[bin_, home] = self._made(bin_, home)
+            from pyspark.serializers import CPickleSerializer
+
+            self._rdds[bin_, home] = self._own(self._placed(bin_, home), bin_, CPickleSerializer())
         return self._rdds[bin_, home]
 
-    def _made(self, bin_: int, home: tuple[str, str]) -> RDD[Any]:
-        from pyspark import RDD
+    def _placed(self, bin_: int, home: tuple[str, str]) -> Any:
+        """The JVM's RDD of one partition with the number of the bin, at home in an executor."""
         from pyspark.serializers import CPickleSerializer
 
-        context = self._context
-        jvm: Any = context._jvm
+        jvm: Any = self._context._jvm
         serializer: Any = CPickleSerializer()
         # The form in which Spark's scheduler names a single executor.
         place = jvm.java.util.ArrayList()
@@ -104,8 +123,16 @@ class PinnedJobs:
         items = jvm.java.util.ArrayList()
         items.add(jvm.scala.Tuple2(bytearray(serializer.dumps(bin_)), seq(place)))
         tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
-        placed = context._jsc.sc().makeRDD(seq(items), tag).toJavaRDD()
-        rdd: RDD[Any] = RDD(placed, context, serializer).mapPartitions(obey_by_bin)
+        return self._context._jsc.sc().makeRDD(seq(items), tag).toJavaRDD()
+
+    def _own(self, values: Any, bin_: int, serializer: Any, made: Any = None) -> RDD[Any]:
+        """What the order of a job makes of values of the JVM's in the bin's own worker; `made` is how it is encoded."""
+        from pyspark import RDD
+
+        context = self._context
+        rdd: RDD[Any] = RDD(values, context, serializer).mapPartitions(obey)
+        if made is not None:
+            rdd._jrdd_deserializer = made
         before = dict(context.environment)
         context.environment[_VARIABLE] = f"{bin_} of {self._owner}"
         try:

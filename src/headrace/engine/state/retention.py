@@ -62,7 +62,7 @@ def retain(
         merged = set(merge.chunks)
         told = holding((chunk for chunk in kept if chunk.name in merged), expired)
         task = CompactTask(folder, epoch, merge.level, told, layouts, dict(expired), stores, bins)
-        kept = (*(chunk for chunk in kept if chunk.name not in merged), *blamed(lambda: io.compact(task)))
+        kept = (*(chunk for chunk in kept if chunk.name not in merged), *blamed(lambda: io.run(task, bins)))
     coverage: dict[str, Coverage] = {}
     for id_, wanted in workload.kept.items():
         known = cover(before.get(id_), wanted, None)

@@ -1,15 +1,16 @@
 """State and results carried by Spark, for file systems that only its JVMs can reach.
 
-Reading: the `binaryFile` source hands whole chunks to tasks; with several bins a first stage takes them apart and a
-shuffle brings each bin its parts. Writing: tasks yield the bytes of whole files, and Spark's text writer, which writes
-a string as the bytes it is made of and then a line separator, lays them down: the separator is the magic word that the
-file ends with anyway. What tasks report comes back with the job, in an accumulator; the driver renames what they made.
+Reading: the `binaryFile` source hands over whole chunks; a first stage takes them apart and a shuffle brings each task
+the parts that its order wants. Writing: tasks yield the bytes of whole files, and Spark's text writer, which writes a
+string as the bytes it is made of and then a line separator, lays them down: the separator is the byte that all files
+end with anyway. What tasks report comes back with the job, in an accumulator; the driver renames what they made. A task
+that needs more than its order said, because state was lost, reports that, and another job runs it again with all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -17,40 +18,39 @@ import pyarrow as pa
 from pyspark.sql.functions import lit, pmod
 
 from headrace.engine.spark.arrow_rows import run_on_batches
+from headrace.engine.spark.jobs import ordered
+from headrace.engine.spark.pinned import PinnedJobs
 from headrace.engine.state.checkpoint import Checkpoint
+from headrace.engine.state.state_io import Stays
 from headrace.engine.state.storage import Storage, for_spark, place_of
 from headrace.errors import CorruptStateError, EngineError
-from headrace.kernels.absorb import Absorbed, AbsorbTask
 from headrace.kernels.border import Bordered
 from headrace.kernels.cargo import (
-    Answer,
-    AsBatch,
-    Combine,
+    END,
+    AsBytes,
+    Boxed,
+    ByKey,
     Gather,
-    OnAnswers,
-    OnBins,
-    OnHosts,
+    Keyed,
+    OnNumbers,
     OverBatches,
     Report,
     TakeApart,
     Verify,
     Write,
+    wanted_by,
 )
-from headrace.kernels.chunks import MAGIC, Chunk
-from headrace.kernels.compact import CompactTask
-from headrace.kernels.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, whole_of
-from headrace.kernels.join import Counted, JoinTask, JoinWork, PairsTask
-from headrace.kernels.slots import SlotsDelivery, SlotsTask
-from headrace.model import Spent
+from headrace.kernels.carried import Order, Want
+from headrace.kernels.chunks import Chunk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SparkIo"]
 
-_PARQUET_MAGIC = b"PAR1"
 # See `kernels/cargo.py`.
-_CARGO = "bin INT, name STRING, part STRING, data BINARY"
+_CARGO = "task INT, name STRING, part STRING, data BINARY"
+_FILE = "i INT, data BINARY"
 _SETTINGS = {
     # A chunk is a row here: batches are bounded by bytes, well below the 2 GB an Arrow column of bytes can hold.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
@@ -58,6 +58,8 @@ _SETTINGS = {
     # Chunks are given one by one; more than 32 of them would be looked up by a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
+# By number what a task wants besides what its order says.
+_More = Mapping[int, tuple[Want, ...]]
 
 
 class SparkIo:
@@ -69,71 +71,49 @@ class SparkIo:
         self._session = type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
         for key, value in _SETTINGS.items():
             self._session.conf.set(key, value)
+        self._pinned = PinnedJobs(spark.sparkContext, checkpoint.storage.root)
         self._reports: Any = spark.sparkContext.accumulator([], Gather())  # type: ignore[arg-type]
+
+    @property
+    def slots(self) -> int:
+        return self._pinned.slots
 
     def delivers_to(self, sink: Storage) -> bool:
         """Files are renamed into the sink, so it must be in the checkpoint's file system."""
         place = place_of(sink.root)
         return place == place_of(self._storage.root) and not place.startswith("viewfs:")
 
-    def absorb(self, rows: DataFrame, schema: pa.Schema, task: AbsorbTask) -> list[Absorbed]:
-        if task.folder is None:
+    def run(self, order: Order, tasks: int, stays: Stays = Stays.NOWHERE) -> list[Any]:
+        results: list[Any] = []
+        numbers, more = list(range(tasks)), dict[int, tuple[Want, ...]]()
+        while numbers:
+            cargo, task = self._cargo(order, numbers, more), self._on(order, numbers, more)
+            pinned = (numbers, tasks) if stays is Stays.PROCESS else None
+            reports = self._write(cargo, task, len(numbers), pinned)
+            results += [each for report in reports for each in report.results]
+            lacking = {numbers[report.partition]: report.lacking for report in reports if report.lacking}
+            more = {number: (*more.get(number, ()), *wants) for number, wants in lacking.items()}
+            numbers = sorted(lacking)
+        return results
+
+    def run_by_key(
+        self, order: Order, tasks: int, then: Callable[[Iterable[tuple[int, Any]]], Iterable[Any]], pieces: int
+    ) -> list[Any]:
+        numbers = range(tasks)
+        task = Boxed(Keyed(self._on(order, numbers)))
+        items = self._cargo(order, numbers).mapInArrow(Bordered(task), "key INT, item BINARY")
+        by_key = items.repartitionById(pieces, pmod(items["key"], lit(pieces)))
+        return [each for report in self._write(by_key, ByKey(then), pieces) for each in report.results]
+
+    def over(self, rows: DataFrame, schema: pa.Schema, task: OverBatches, makes_files: bool = True) -> list[Any]:
+        if not makes_files:
             return run_on_batches(rows, schema, task)
         partitions = int(rows._jdf.queryExecution().toRdd().getNumPartitions())
-        return self._write(rows, task, MAGIC, partitions)
+        return [each for report in self._write(rows, task, partitions) for each in report.results]
 
-    def deliver(self, combine: CombineTask) -> list[Delivery | Spent]:
-        bins, works = self._checkpoint.bins, combine.works
-        combine, needs = self._by_bin(combine), combine.panes.chunks
-        cargo = self._cargo(needs, whole_of(works))
-        if bins == 1:
-            return self._write(cargo, self._on_bins(DeliverTask(works, combine), needs), _PARQUET_MAGIC, 1)
-        pieces = min(bins, len(works))
-        combined = cargo.mapInArrow(
-            Bordered(Combine(self._on_bins(combine, needs))), "work INT, data BINARY, error STRING, spent BINARY"
-        )
-        by_query = combined.repartitionById(pieces, pmod(combined["work"], lit(pieces)))
-        return self._write(by_query, OnAnswers(DeliverTask(works)), _PARQUET_MAGIC, pieces)
-
-    def _by_bin(self, combine: CombineTask) -> CombineTask:
-        """A task has what its bin holds, so it answers all groups in that bin."""
-        bins = range(self._checkpoint.bins)
-        return replace(combine, shares=tuple(tuple(u for u in combine.units if u[1] == bin_) for bin_ in bins))
-
-    def finish(self, task: SlotsTask) -> list[Delivery | Spent]:
-        bins, works, slots = self._checkpoint.bins, task.combine.works, task.slots
-        needs = task.combine.panes.chunks
-        shared = SlotsTask(self._by_bin(task.combine), slots)
-        answer = Bordered(Answer(self._on_bins(shared, needs)))
-        answers = self._cargo(needs, whole_of(works)).mapInArrow(answer, slots.ddl)
-        rows, pieces = answers.selectExpr(*slots.select), min(bins, len(works))
-        if bins > 1:
-            rows = rows.repartitionById(pieces, pmod(rows["_q"], lit(pieces)))
-        return self._write(rows, SlotsDelivery(works, slots), _PARQUET_MAGIC, pieces)
-
-    def answers(self, task: AnswerTask, ddl: str) -> DataFrame:
-        needs = task.panes.chunks
-        cargo = self._cargo(needs, whole_of([task.work]))
-        return cargo.mapInArrow(Bordered(Answer(self._on_bins(AsBatch(task), needs))), ddl)
-
-    def hosts(self) -> int:
-        """A host has what its bin is brought."""
-        return self._checkpoint.bins
-
-    def join(self, task: JoinTask, hosts: int) -> list[Delivery | Counted]:
-        needs = _needs(task.works)
-        cargo, bins = self._cargo(needs, frozenset(needs)), self._checkpoint.bins
-        return self._write(cargo, self._on_bins(OnHosts(task, hosts, bins), needs), _PARQUET_MAGIC, bins)
-
-    def pairs(self, task: PairsTask, hosts: int, ddl: str) -> DataFrame:
-        needs = _needs([task.work])
-        cargo = self._cargo(needs, frozenset(needs))
-        on_hosts = OnHosts(AsBatch(task), hosts, self._checkpoint.bins)
-        return cargo.mapInArrow(Bordered(Answer(self._on_bins(on_hosts, needs))), ddl)
-
-    def compact(self, task: CompactTask) -> list[Chunk]:
-        cargo = self._cargo(task.chunks, frozenset(task.stores))
-        return self._write(cargo, self._on_bins(task, task.chunks), MAGIC, self._checkpoint.bins)
+    def rows(self, order: Order, tasks: int, ddl: str) -> DataFrame:
+        numbers = range(tasks)
+        return self._cargo(order, numbers).mapInArrow(Bordered(Boxed(self._on(order, numbers))), ddl)
 
     def verify(self, chunks: Sequence[Chunk]) -> list[str]:
         folder = self._checkpoint.state_folder
@@ -159,46 +139,65 @@ class SparkIo:
         """Whole chunks as cargo; they must be there."""
         reader = self._session.read.format("binaryFile").option("__globPaths__", "false").options(**options)
         found = reader.load([f"{for_spark(self._checkpoint.state_folder)}/{name}" for name in names])
-        return found.selectExpr("0 AS bin", "_metadata.file_name AS name", "CAST(NULL AS STRING) AS part",
+        return found.selectExpr("0 AS task", "_metadata.file_name AS name", "CAST(NULL AS STRING) AS part",
                                 "content AS data")  # fmt: skip
 
-    def _on_bins(self, task: Callable[[Iterable[int]], Iterable[Any]], needs: Mapping[str, Iterable[str]]) -> OnBins:
-        return OnBins(self._checkpoint.state_folder, task, tuple(_names(needs)))
+    def _on(self, order: Order, numbers: Sequence[int], more: _More | None = None) -> OnNumbers:
+        return OnNumbers(self._checkpoint.state_folder, order, tuple(numbers), more or {})
 
-    def _cargo(self, needs: Mapping[str, Iterable[str]], whole: frozenset[str] = frozenset()) -> DataFrame:
-        """A partition per bin with its number and all it holds of the synopses in the chunks named for them.
-
-        Every bin has the parts of all bins of the synopses in `whole`.
-        """
-        bins, folder = self._checkpoint.bins, self._checkpoint.state_folder
-        names = _names(needs)
-        cargo = self._session.range(0, bins, 1, 1).selectExpr(
-            "CAST(id AS INT) AS bin", "CAST(NULL AS STRING) AS name", "CAST(NULL AS STRING) AS part",
+    def _cargo(self, order: Order, numbers: Sequence[int], more: _More | None = None) -> DataFrame:
+        """A partition per number with all that its task wants."""
+        tasks, folder = len(numbers), self._checkpoint.state_folder
+        wanted = wanted_by([*order.wants(number), *(more or {}).get(number, ())] for number in numbers)
+        cargo = self._session.range(0, tasks, 1, 1 if wanted else tasks).selectExpr(
+            "CAST(id AS INT) AS task", "CAST(NULL AS STRING) AS name", "CAST(NULL AS STRING) AS part",
             "CAST(NULL AS BINARY) AS data")  # fmt: skip
-        if names:
-            missing = sorted(set(names) - set(self._storage.names("state")))
-            if missing:
-                raise CorruptStateError(f"state file {folder}/{missing[0]} is missing")
-            files = self._files(names)
-            take_apart = TakeApart(folder, {synopsis: frozenset(each) for synopsis, each in needs.items()}, bins, whole)
-            cargo = cargo.unionAll(files if bins == 1 else files.mapInArrow(Bordered(take_apart), _CARGO))
-        return cargo.coalesce(1) if bins == 1 else cargo.repartitionById(bins, cargo["bin"])
+        if not wanted:
+            return cargo
+        missing = sorted(wanted.keys() - set(self._storage.names("state")))
+        if missing:
+            raise CorruptStateError(f"state file {folder}/{missing[0]} is missing")
+        files = self._files(sorted(wanted))
+        if tasks == 1:
+            return cargo.unionAll(files).coalesce(1)
+        cargo = cargo.unionAll(files.mapInArrow(Bordered(TakeApart(folder, wanted)), _CARGO))
+        return cargo.repartitionById(tasks, cargo["task"])
 
-    def _write(self, rows: DataFrame, task: OverBatches, end: bytes, partitions: int) -> list[Any]:
-        """Runs a task that makes files, puts them where they belong, and gives what the tasks report."""
+    def _write(
+        self, rows: DataFrame, task: OverBatches, partitions: int, pinned: tuple[Sequence[int], int] | None = None
+    ) -> list[Report]:
+        """Runs a task that makes files, puts them where they belong, and gives what the tasks report.
+
+        `pinned` are the numbers whose processes the tasks run in, and how many numbers there are.
+        """
         staging = f"state/_{uuid4().hex}"
         self._reports.value = []
-        made = rows.mapInArrow(Bordered(Write(task, self._reports, staging, end)), "i INT, data BINARY")
-        text = made.selectExpr("i", "CAST(data AS STRING) AS data").write.partitionBy("i")
-        try:
-            text.options(lineSep=end.decode(), compression="none").text(f"{for_spark(self._storage.root)}/{staging}")
-            reports = {report.partition: report for report in self._reports.value if report.job == staging}
-            if len(reports) != partitions:
-                raise EngineError(f"{len(reports)} of {partitions} tasks have reported what they wrote to {staging}")
-            self._adopt(staging, reports)
-        finally:
-            self._storage.delete(staging)
-        return [each for number in sorted(reports) for each in reports[number].results]
+        write = Write(task, self._reports, staging)
+        with nullcontext() if pinned is None else ordered(self._session.sparkContext, AsBytes(write)):
+            made = rows.mapInArrow(Bordered(write), _FILE) if pinned is None else self._in_processes(rows, *pinned)
+            text = made.selectExpr("i", "CAST(data AS STRING) AS data").write.partitionBy("i")
+            try:
+                text = text.options(lineSep=END.decode(), compression="none")
+                text.text(f"{for_spark(self._storage.root)}/{staging}")
+                reports = {report.partition: report for report in self._reports.value if report.job == staging}
+                if len(reports) != partitions:
+                    raise EngineError(
+                        f"{len(reports)} of {partitions} tasks have reported what they wrote to {staging}"
+                    )
+                self._adopt(staging, reports)
+            finally:
+                self._storage.delete(staging)
+        return [reports[number] for number in sorted(reports)]
+
+    def _in_processes(self, cargo: DataFrame, numbers: Sequence[int], all_numbers: int) -> DataFrame:
+        """The files that tasks make of cargo, each in the process of its number."""
+        from pyspark.sql import DataFrame
+
+        made = self._pinned.over(cargo._jdf.toArrowBatchRdd(), numbers, all_numbers)
+        jvm: Any = self._session.sparkContext._jvm
+        binary = jvm.org.apache.spark.sql.Encoders.BINARY()
+        values = self._session._jsparkSession.createDataset(made._jrdd.rdd(), binary)
+        return DataFrame(values.toDF(), self._session).selectExpr(*AsBytes.select())
 
     def _adopt(self, staging: str, reports: Mapping[int, Report]) -> None:
         files: dict[tuple[int, int], str] = {}
@@ -211,16 +210,3 @@ class SparkIo:
                 if (number, i) not in files:
                     raise EngineError(f"task {number} has made {target}, and Spark has not written it")
                 self._storage.move(files[number, i], target.removeprefix(f"{self._storage.root}/"))
-
-
-def _needs(works: Iterable[JoinWork]) -> dict[str, list[str]]:
-    """The chunks that joins read, by store."""
-    found: dict[str, list[str]] = {}
-    for work in works:
-        for store, held in zip(work.stores, work.held, strict=True):
-            found.setdefault(store, []).extend((*held, *work.fresh))
-    return found
-
-
-def _names(needs: Mapping[str, Iterable[str]]) -> list[str]:
-    return sorted({name for names in needs.values() for name in names})
