@@ -61,6 +61,7 @@ from headrace.model.query import (
 from headrace.model.results import result_type
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, Feed, Measure, Synopsis, sum_of
+from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms
 from headrace.model.types import Column, DataType, Kind
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
 
@@ -132,6 +133,7 @@ __all__ = [
     "PlacementSettings",
     "Plain",
     "Query",
+    "QueryTerms",
     "RangeWindow",
     "Rate",
     "Residence",
@@ -140,9 +142,11 @@ __all__ = [
     "RowsWindow",
     "Scan",
     "ScheduleDecision",
+    "SettingTerms",
     "Shed",
     "SideSample",
     "SinkSpec",
+    "SinkTerms",
     "Site",
     "SlidingWindow",
     "Source",
@@ -151,7 +155,9 @@ __all__ = [
     "Stay",
     "Step",
     "StepFunction",
+    "StepTerms",
     "Stream",
+    "StreamTerms",
     "Synopsis",
     "TimeWindow",
     "Traffic",
