@@ -154,10 +154,11 @@ class Replaying:
         present = {each.name: each for each in self.pipeline.queries}
         try:
             return open_recalled(query, present, self.spark, self.point, self.functions, self.hooks.on_note)
-        except SpecError as problem:
+        except (SpecError, StateError) as problem:
             raise StateError(
                 f"epoch {decision.epoch} was begun before and must be run again as it was decided, but the sink of "
-                f"query '{query.name}' cannot be opened as it was: {problem}"
+                f"query '{query.name}' cannot be opened as it was: {problem}. Put the query back as it was, start "
+                "once, and edit again"
             ) from problem
 
     def _drive(self, decision: EpochDecision, epochs: Epochs, united: United) -> None:

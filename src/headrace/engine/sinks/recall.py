@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["open_recalled", "recall_sink"]
 
-# Formats whose option says where within a connection results go.
-_WITHIN = {"jdbc": "dbtable", "kafka": "topic"}
-# What such an option may be without being looked at by anybody: a name, perhaps with that of a schema.
-_PLACE = re.compile(r"[A-Za-z_][\w$-]*(\.[A-Za-z_][\w$-]*)*")
+# Formats whose option says where within a connection results go, and what a checkpoint may say there: names, no SQL.
+_NAME = r"(?:[A-Za-z_][\w$]*|\"[^\"]+\")"
+_WITHIN = {"jdbc": ("dbtable", re.compile(rf"{_NAME}(?:\.{_NAME})*")), "kafka": ("topic", re.compile(r"[\w.-]+"))}
 _HARMLESS = ("memory", "console", "noop")
+# A function that a caller gave, which has no name by which another process could find it.
+_CALLERS = SinkSpec("python")
 
 
 class _Nowhere(Sink):
@@ -43,20 +44,19 @@ class _Nowhere(Sink):
 
 def recall_sink(query: str, terms: SinkTerms, present: Sequence[Query]) -> SinkSpec:
     """The sink that a query had; StateError if the checkpoint alone says so and that is not enough."""
-    # A caller's function has no name: only the query of that name brings it along.
-    nameless = terms.format == "python" and not terms.options
+    callers = SinkSpec(terms.format, None, terms.options) == _CALLERS
     for other in sorted(present, key=lambda other: other.name != query):
-        if sink_terms(other.sink) == terms and (other.name == query or not nameless):
+        if sink_terms(other.sink) == terms and (other.name == query or not callers):
             return other.sink
-    within = _WITHIN.get(terms.format)
+    within, places = _WITHIN.get(terms.format, ("", re.compile("")))
     place = next((text for key, text in terms.options if key.lower() == within), "")
-    for other in present if within is not None and _PLACE.fullmatch(place) else ():
+    for other in present if place and places.fullmatch(place) else ():
         if _connection(sink_terms(other.sink), within) == _connection(terms, within):
             kept = tuple((key, text) for key, text in other.sink.options if key.lower() != within)
-            return replace(other.sink, options=(*kept, (str(within), place)))
+            return replace(other.sink, options=(*kept, (within, place)))
     if terms.withheld:
         raise StateError(f"the checkpoint does not keep the secrets of its sink ({', '.join(terms.withheld)})")
-    harmless = terms.format in _HARMLESS
+    harmless = terms.format in _HARMLESS or (callers and query not in {other.name for other in present})
     if terms.format in FILE_FORMATS or (terms.format == "delta" and terms.path is not None):
         harmless = all(is_text_option(key) or key.startswith("delta.") for key, _ in terms.options)
     if not harmless:
@@ -64,7 +64,7 @@ def recall_sink(query: str, terms: SinkTerms, present: Sequence[Query]) -> SinkS
     return SinkSpec(terms.format, terms.path, terms.options)
 
 
-def _connection(terms: SinkTerms, within: str | None) -> SinkTerms:
+def _connection(terms: SinkTerms, within: str) -> SinkTerms:
     return replace(terms, options=tuple(sorted((k, text) for k, text in terms.options if k.lower() != within)))
 
 
@@ -83,6 +83,9 @@ def open_recalled(
     mine = present.get(query.name)
     function = functions.get(query.name) if mine is not None and mine.sink == query.sink else None
     named = any(other.sink == query.sink for other in present.values())
+    if function is None and query.sink == _CALLERS:
+        note(f"query '{query.name}' is gone with the function that took its results: the last of them may be lacking")
+        return _Nowhere()
     try:
         path = None if named or query.sink.format not in FILE_FORMATS else query.sink.path
         if path is not None and owner_of(open_storage(path, spark)) != checkpoint.id:
@@ -94,6 +97,5 @@ def open_recalled(
     except (EngineError, EnvironmentProblem) as problem:
         if mine is not None:
             raise
-        note(f"query '{query.name}' is gone, and its sink is out of reach: it may lack the results of the last epoch "
-             f"of it ({problem})")  # fmt: skip
+        note(f"query '{query.name}' is gone and its sink is out of reach: it may lack the last results ({problem})")
         return _Nowhere()
