@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-__all__ = ["REFERENCE", "Options", "Secrets", "hidden", "hide", "is_secret_option", "remember"]
+__all__ = ["REFERENCE", "Options", "Secrets", "hidden", "hide", "holds_secret", "is_secret_option", "remember"]
 
 # How an option asks for an environment variable.
 REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -50,6 +50,15 @@ def is_secret_option(name: str) -> bool:
     ['pwd', 'fs.azure.account.key.x']
     """
     return _SECRET_OPTION.search(name) is not None
+
+
+def holds_secret(name: str, text: str) -> bool:
+    """Whether the text of an option is, or contains, a secret; `${env:NAME}` is none, as it says only where one is.
+
+    >>> [holds_secret(*pair) for pair in (("password", "x1"), ("password", "${env:PW}"), ("url", "ftp://ann:x1@host"))]
+    [True, False, True]
+    """
+    return any(value.lower() not in _PLAIN for value in _values(name, text, {}))
 
 
 class Secrets:

@@ -18,7 +18,7 @@ from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.choose_io import choose_io
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.state.storage import is_remote, open_storage
-from headrace.engine.state.workload import Description, complete_since, plan_workload, read_description
+from headrace.engine.state.workload import Description, complete_since, description_of, plan_workload
 from headrace.errors import CorruptStateError, Problem, SpecError
 from headrace.kernels.answer import Panes
 from headrace.kernels.chunks import holding
@@ -80,7 +80,7 @@ def _latest(checkpoint: Checkpoint) -> tuple[Manifest, Description]:
     manifest = checkpoint.latest()
     if manifest is None:
         raise SpecError(f"{root} has no epoch yet to answer from; ask again when rows have come")
-    return manifest, read_description(checkpoint.workload(manifest))
+    return manifest, description_of(checkpoint, manifest)
 
 
 def ask(

@@ -31,8 +31,8 @@ from headrace.engine.state.workload import describe_workload
 from headrace.engine.watch.hooks import Hooks
 from headrace.errors import CorruptStateError
 from headrace.kernels.absorb import Bounds
-from headrace.model import EpochDecision, Flush, Intake, Observed, Stream
-from headrace.planning import Workload, owner
+from headrace.model import EpochDecision, Flush, Intake, Observed, SettingTerms, Stream
+from headrace.planning import Workload
 from headrace.policies import StreamClock, advance_clock, find_idle, follow_others
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Epoch:
     def __init__(
         self,
         standing: Standing,
+        settings: SettingTerms,
         checkpoint: Checkpoint,
         io: StateIo,
         operators: Sequence[Operator],
@@ -58,13 +59,13 @@ class Epoch:
         hooks: Hooks,
         jobs: Callable[[], int],
     ) -> None:
-        self.standing, self.unfinished = standing, False
+        self.standing, self.unfinished, self._settings = standing, False, settings
         self._checkpoint, self._io, self._operators, self._absorbing = checkpoint, io, tuple(operators), absorbing
         self._corrupt, self._hooks, self._probe, self._jobs = corrupt, hooks, hooks.probe, jobs
         self._rejected = RejectedRows(checkpoint.storage)
         self._clock = EpochClock(hooks.reading, hooks.on_note)
         self._decided: EpochDecision | None = None  # for the epoch before
-        self._described: Workload | None = None  # the workload that a file of the checkpoint describes
+        self._described: tuple[Workload, int] | None = None  # the workload that a file of the checkpoint describes
         self._commit_s = 0.0  # what the last commit took
 
     def run(self, batch: DataFrame | None, number: int, flush: Flush | None, intake: Intake | None) -> None:
@@ -84,31 +85,43 @@ class Epoch:
         self._probe("before-decision")
         decision = self._checkpoint.decision(epoch)
         replay = decision is not None
-        if decision is not None and (decision.batch, decision.flush is None) != (number, flush is None):
-            raise CorruptStateError(
-                f"decision {epoch} of {self._checkpoint.storage.root} is for batch {decision.batch}, not {number}"
-            )
-        ask = Ask(standing, epoch, flush, self._decided)
         if decision is None:
             now = self._clock.tell(epoch, self._decided or self._checkpoint.decision(epoch - 1))
             idle = find_idle(standing.clocks, standing.streams, standing.read_together, now.listened_us, now.since_us)
-            decided = self._decide(ask)
+            decided = self._decide(Ask(standing, epoch, flush, self._decided))
             decision = EpochDecision(
                 epoch, number, now.wall_us, epoch, tuple(sorted(standing.live)), idle, flush, decided.nodes, intake,
-                now.listened_us, standing.admissions(decided.keep, seed=epoch),
+                now.listened_us, standing.admissions(decided.keep, seed=epoch), self._describe(epoch),
             )  # fmt: skip
             self._checkpoint.write_decision(decision)
         else:
-            # Queries added after the crash have no effects to replay; one may have the name of another before it.
-            known = standing.manifest.nodes
-            new = {n: d for n, d in self._decide(ask).nodes.items() if owner(n) in standing.flows and n not in known}
-            decision = replace(decision, nodes={**decision.nodes, **new})
+            self._refuse_others(decision, number, flush)
+            self._described = standing.workload, decision.workload
         self._decided = decision
         self._hooks.on_decision(decision)
         self._probe("after-decision")
         progress = Progress(standing, decision, replay, began, jobs)
         progress.steps_s["admit"] = time.monotonic() - began
         return progress
+
+    def _describe(self, epoch: int) -> int:
+        """The file that says under what the coming epoch is decided, written before the decision that names it."""
+        standing = self.standing
+        if self._described is None or self._described[0] is not standing.workload:
+            told = describe_workload(standing.workload, standing.streams, self._settings, standing.manifest)
+            self._checkpoint.write_workload(epoch, told)
+            self._described = standing.workload, epoch
+        return self._described[1]
+
+    def _refuse_others(self, decision: EpochDecision, number: int, flush: Flush | None) -> None:
+        """CorruptStateError if a decision that is there is about another batch, or other queries."""
+        which = f"decision {decision.epoch} of {self._checkpoint.storage.root}"
+        if (decision.batch, decision.flush is None) != (number, flush is None):
+            raise CorruptStateError(f"{which} is for batch {decision.batch}, not {number}")
+        if decision.queries != tuple(sorted(self.standing.live)):
+            raise CorruptStateError(
+                f"{which} is for the queries {', '.join(decision.queries)}, and its workload is of others"
+            )
 
     def _decide(self, ask: Ask) -> Decided:
         return sum((operator.decide(ask) for operator in self._operators), Decided())
@@ -187,8 +200,6 @@ class Epoch:
         workload = progress.standing.workload
         if any(not queries[name].runs for name in workload.queries):
             workload = workload.only(name for name in workload.queries if queries[name].runs)
-        if self._described is not workload:
-            self._checkpoint.write_workload(decision.epoch, describe_workload(workload, progress.standing.streams))
         nodes = progress.remembered(workload, queries)
         retained = retain(
             workload, (*before.chunks, *progress.absorbed.chunks, *stepped.chunks), nodes, stepped.expired,
@@ -202,7 +213,7 @@ class Epoch:
             ledger=progress.ledger(),
             queries=queries,
             coverage=retained.coverage,
-            workload=before.workload if self._described is workload else decision.epoch,
+            workload=decision.workload,
             chunks=retained.chunks,
             nodes=nodes,
             edges=progress.edges(workload),
@@ -221,7 +232,7 @@ class Epoch:
         self._probe("before-manifest")
         self._checkpoint.commit(manifest)
         self.standing = replace(progress.standing, workload=workload, manifest=manifest)
-        self._described, self.unfinished = workload, stepped.unfinished
+        self.unfinished = stepped.unfinished
         self._probe("after-manifest")
         self._checkpoint.clean(manifest, retained.dropped)
         self._commit_s = time.monotonic() - began

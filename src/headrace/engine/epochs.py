@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.epoch import Epoch
 from headrace.engine.sinks.choose import Sink
-from headrace.engine.state.checkpoint import Checkpoint, Manifest
+from headrace.engine.state.checkpoint import Manifest
 from headrace.errors import EngineError
 from headrace.model import Flush, Intake
 from headrace.planning import Workload
@@ -26,8 +26,8 @@ Change = Callable[[Workload, Manifest], tuple[Workload, Manifest, Mapping[str, S
 class Epochs:
     """Runs epochs one after the other; between two of them nothing is under way."""
 
-    def __init__(self, epoch: Epoch, checkpoint: Checkpoint, intake: Intake | None = None) -> None:
-        self._epoch, self._checkpoint, self.intake = epoch, checkpoint, intake
+    def __init__(self, epoch: Epoch, intake: Intake | None = None) -> None:
+        self._epoch, self.intake = epoch, intake
         self._busy, self._stopping, self._replaced = threading.Lock(), False, False
         self._thread: int | None = None  # the one that runs an epoch
         self.failure: Exception | None = None  # what the last epoch raised
@@ -81,16 +81,14 @@ class Epochs:
 
     def flush(self, reason: str) -> None:
         """Runs epochs without rows until every window that holds rows is answered."""
-        with self._busy:
-            self._run(None, self.manifest.batch, Flush(reason))
-            while self._epoch.unfinished:
-                self._run(None, self.manifest.batch, Flush(reason))
+        while self.flush_once(Flush(reason)):
+            pass
 
-    def recover(self) -> None:
-        """Ends a flush that a crash interrupted, before any new row is looked at."""
-        decision = self._checkpoint.decision(self.manifest.epoch + 1)
-        if decision is not None and decision.flush is not None:
-            self.flush(decision.flush.reason)
+    def flush_once(self, flush: Flush) -> bool:
+        """Runs one epoch without rows; whether another is needed."""
+        with self._busy:
+            self._run(None, self.manifest.batch, flush)
+            return self._epoch.unfinished
 
     def quiesce(self) -> None:
         """Waits for the epoch under way to be committed and lets no other begin."""

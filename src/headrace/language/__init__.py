@@ -3,6 +3,7 @@
 from headrace.language.ddl import parse_schema, parse_type
 from headrace.language.pipeline.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
 from headrace.language.pipeline.network_files import NetworkFile
+from headrace.language.pipeline.options import is_text_option
 from headrace.language.pipeline.packages import NEEDS_DELTALAKE, lacking_packages
 from headrace.language.pipeline.paths import absolute, is_name, local_path
 from headrace.language.pipeline.pipeline_file import include_patterns, line_of, load_pipeline
@@ -38,6 +39,7 @@ __all__ = [
     "include_patterns",
     "is_name",
     "is_own_text",
+    "is_text_option",
     "lacking_packages",
     "line_of",
     "load_pipeline",

@@ -62,6 +62,7 @@ from headrace.model.query import (
 from headrace.model.results import result_type
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, Feed, Measure, Synopsis, sum_of
+from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms
 from headrace.model.types import Column, DataType, Kind
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
 
@@ -136,6 +137,7 @@ __all__ = [
     "PlacementSettings",
     "Plain",
     "Query",
+    "QueryTerms",
     "RangeWindow",
     "Rate",
     "Residence",
@@ -144,9 +146,11 @@ __all__ = [
     "RowsWindow",
     "Scan",
     "ScheduleDecision",
+    "SettingTerms",
     "Shed",
     "SideSample",
     "SinkSpec",
+    "SinkTerms",
     "Site",
     "SlidingWindow",
     "Source",
@@ -155,7 +159,9 @@ __all__ = [
     "Stay",
     "Step",
     "StepFunction",
+    "StepTerms",
     "Stream",
+    "StreamTerms",
     "Synopsis",
     "TimeWindow",
     "Traffic",

@@ -86,6 +86,7 @@ class Intake:
 class EpochDecision:
     """All that epoch `epoch` needs beyond its rows, written before anything acts and re-read on replay.
 
+    `workload` names the file that says with which streams, queries and settings it was decided (`model/terms.py`).
     `wall_us` is the wall time rows are judged by, which never goes back; `listened_us` the time silence is measured by,
     which stands while the engine does not run (`policies/clock.py`); `seed` is what rows are hashed with for shedding.
     """
@@ -101,6 +102,7 @@ class EpochDecision:
     intake: Intake | None = None
     listened_us: int = 0
     admissions: Mapping[str, Admission] = field(default_factory=dict)  # by stream, of those that some edge sheds of
+    workload: int = -1
 
     @property
     def schedule(self) -> ScheduleDecision | None:

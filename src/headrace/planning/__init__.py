@@ -15,7 +15,17 @@ from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
-from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
+from headrace.planning.sharing import (
+    Kept,
+    Known,
+    Source,
+    Supply,
+    Workload,
+    assemble_workload,
+    owner,
+    share,
+    streams_read,
+)
 from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, plan_answer
 
 __all__ = [
@@ -43,6 +53,7 @@ __all__ = [
     "StepPlan",
     "Supply",
     "Workload",
+    "assemble_workload",
     "build_graph",
     "columns_in_use",
     "cover",

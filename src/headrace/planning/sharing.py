@@ -25,7 +25,7 @@ from headrace.planning.flow import FlowPlan, RowStore
 from headrace.planning.join import JoinPlan
 from headrace.planning.synopsis import AnswerPlan
 
-__all__ = ["Kept", "Known", "Source", "Supply", "Workload", "owner", "share", "streams_read"]
+__all__ = ["Kept", "Known", "Source", "Supply", "Workload", "assemble_workload", "owner", "share", "streams_read"]
 
 # A coarser synopsis is rolled up from a finer one instead of being kept when the finer has at most so many times its
 # rows: then keeping it costs more, in every epoch, than rolling up does.
@@ -118,7 +118,7 @@ class Workload:
         wanted = list(names)
         plans = {name: self.plans[name] for name in wanted if name in self.plans}
         flows = {name: self.flows[name] for name in wanted if name in self.flows}
-        return replace(_assembled(plans, self.supplies, self._definitions()), flows=flows)
+        return replace(assemble_workload(plans, self.supplies, self._definitions()), flows=flows)
 
     def _definitions(self) -> dict[str, Synopsis]:
         return {id_: kept.synopsis for id_, kept in self.kept.items()}
@@ -169,7 +169,7 @@ def share(
             chosen[id_] = _rolled_up(demanded[id_], offers, known, kept_now) or before
             continue
         chosen[id_] = _supply(demanded[id_], offers, known, kept_now | known.keys(), texts)
-    return _assembled(plans, chosen, offers)
+    return assemble_workload(plans, chosen, offers)
 
 
 def _supply(
@@ -253,7 +253,7 @@ def _positions(wanted: Synopsis, other: Synopsis) -> tuple[int, ...] | None:
     return positions if all(wanted.keys[i] == other.keys[p] for i, p in enumerate(positions)) else None
 
 
-def _assembled(
+def assemble_workload(
     plans: Mapping[str, AnswerPlan], supplies: Mapping[str, Supply], definitions: Mapping[str, Synopsis]
 ) -> Workload:
     """What has to be kept for the supplies of these plans, and no more."""

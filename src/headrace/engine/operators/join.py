@@ -263,7 +263,6 @@ class JoinOperator:
         """What the next decisions are made by."""
         name, moment, absorbed = plan.query.name, run.moment, run.moment.absorbed + run.fed
         state, decision = _state_of(moment.state, name), _decided(moment.decision, name)
-        # A decision that is repeated may be older than a query of the same name that starts anew.
         sample = JoinSample() if decision.sampled or state is None else state.sample
         sides = [
             _sampled(

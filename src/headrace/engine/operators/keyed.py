@@ -111,6 +111,12 @@ def _mine(flows: Mapping[str, FlowPlan]) -> dict[str, FlowPlan]:
     return {name: plan for name, plan in flows.items() if isinstance(plan, RowsPlan | StepPlan)}
 
 
+def _decided(name: str, decision: EpochDecision) -> KeyedDecision:
+    found = decision.nodes[name]
+    assert isinstance(found, KeyedDecision)
+    return found
+
+
 def _all_at_once(decision: KeyedDecision) -> KeyedDecision:
     """The same decision where nothing may wait: the streams have ended, and all rows get their results now."""
     targets = {item.move.mini: item.move.target for item in decision.moving}
@@ -170,15 +176,10 @@ class KeyedOperator:
         state = self._state(known, bins, bins * self._settings.minis_per_bin)
         return decide_keyed(state, bins, self._settings, self._query(name, plan).merges)
 
-    def _decided(self, name: str, plan: FlowPlan, decision: EpochDecision) -> KeyedDecision:
-        """What was decided for a query; one that came after that, before a repeated epoch, begins as all do."""
-        found = decision.nodes.get(name)
-        return found if isinstance(found, KeyedDecision) else self._decide(name, plan, None)
-
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         mine = _mine(part.all_flows)
         cuts = {
-            plan.stores[0].id: Cut(slices=len(self._decided(name, plan, decision).owners), apart=True)
+            plan.stores[0].id: Cut(slices=len(_decided(name, decision).owners), apart=True)
             for name, plan in mine.items()
         }
         return Taking(stores=tuple(store for plan in mine.values() for store in plan.stores), cuts=cuts)
@@ -197,7 +198,7 @@ class KeyedOperator:
         names = tuple(_mine(moment.flows))
         if not names:
             return Stepped()
-        decisions = {name: self._decided(name, moment.flows[name], moment.decision) for name in names}
+        decisions = {name: _decided(name, moment.decision) for name in names}
         decisions = {n: _all_at_once(d) if moment.is_last(n) else d for n, d in decisions.items()}
         bins = max(decision.bins for decision in decisions.values())
         states = {name: self._state(moment.state.get(name), d.bins, len(d.owners)) for name, d in decisions.items()}

@@ -19,7 +19,7 @@ from headrace.model import SinkSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["MARKER", "STAGING", "FileSink", "claim"]
+__all__ = ["MARKER", "STAGING", "FileSink", "claim", "owner_of"]
 
 # Readers of folders pass over names that begin so.
 STAGING = "_staging"
@@ -94,13 +94,13 @@ def claim(storage: Storage, checkpoint: str, known: bool, query: str) -> None:
     Checkpoints of before there were markers know the query: they go on with their folder.
     """
     storage.make_folder("")
-    owner = _owner(storage)
+    owner = owner_of(storage)
     if owner is None and (known or not epochs_in(storage)):
         try:
             storage.create(MARKER, json.dumps({"checkpoint": checkpoint}).encode())
             return
         except FileExistsError:  # somebody else came in between
-            owner = _owner(storage)
+            owner = owner_of(storage)
     if owner != checkpoint:
         whose = "an earlier checkpoint" if owner is None else f"another checkpoint ({owner[:12]})"
         raise SpecError(
@@ -113,7 +113,8 @@ def claim(storage: Storage, checkpoint: str, known: bool, query: str) -> None:
         )
 
 
-def _owner(storage: Storage) -> str | None:
+def owner_of(storage: Storage) -> str | None:
+    """The checkpoint that a folder belongs to, if to any."""
     data = storage.read(MARKER)
     if data is None:
         return None

@@ -16,7 +16,7 @@ from headrace.policies import SETTINGS, Tuning, tuning_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["bin_bytes_from", "build_session", "end_session", "tune", "tuning_from"]
+__all__ = ["bin_bytes_from", "build_session", "end_session", "settings_from", "tune", "tuning_from"]
 
 # What every epoch relies on: instants are UTC, errors are errors, SQL reaches declared streams only.
 _REQUIRED = {
@@ -172,7 +172,13 @@ def bin_bytes_from(session: SparkSession) -> tuple[int, ...]:
     return tuning_of({name: value}).bin_bytes if (value := session.conf.get(name, None)) is not None else ()
 
 
+def settings_from(session: SparkSession) -> dict[str, str]:
+    """What `spark.headrace.*` is set to now."""
+    known = {name: value for name in SETTINGS if (value := session.conf.get(name, None)) is not None}
+    given = {**dict(session.sparkContext.getConf().getAll()), **known}
+    return {name: value for name, value in given.items() if name.lower().startswith("spark.headrace.")}
+
+
 def tuning_from(session: SparkSession) -> Tuning:
     """What `spark.headrace.*` says now; SpecError if that makes no sense."""
-    known = {name: value for name in SETTINGS if (value := session.conf.get(name, None)) is not None}
-    return tuning_of({**dict(session.sparkContext.getConf().getAll()), **known})
+    return tuning_of(settings_from(session))

@@ -6,7 +6,7 @@ checkpoint/
   spark/               Spark's own offsets and commits
   decisions/N.json     what was decided for epoch N
   manifests/N.json     what epoch N left behind: the commit point
-  workload/N.json      which synopses are kept, and how queries are answered from them, as of epoch N
+  workload/N.json      under what epochs from N on are decided: streams, queries, settings, the synopses that are kept
   state/*.chunk        panes and rows, named by a manifest or garbage
   rejected/            rows that were refused, with the reason
   delivered/           the last epoch of sinks that cannot tell by themselves
@@ -255,14 +255,14 @@ class Checkpoint:
         self.storage.create(f"decisions/{decision.epoch}.json", _seal(decision.to_json()))
 
     def write_workload(self, epoch: int, value: Mapping[str, Any]) -> None:
-        """Describes the workload that epoch `epoch` is the first to commit."""
+        """Says under what epoch `epoch`, and those after it until the next such file, are decided."""
         self._workloads += [epoch] if epoch not in self._workloads else []
         self.storage.delete(f"workload/{epoch}.json")
         self.storage.create(f"workload/{epoch}.json", _seal(value))
 
-    def workload(self, manifest: Manifest) -> dict[str, Any]:
-        """The description of the workload a manifest was committed with."""
-        return self._sealed(f"workload/{manifest.workload}.json")
+    def workload(self, epoch: int) -> dict[str, Any]:
+        """Under what epochs from `epoch` on were decided, as a manifest or a decision names it."""
+        return self._sealed(f"workload/{epoch}.json")
 
     def commit(self, manifest: Manifest) -> None:
         """The commit point of an epoch: after this it happened, before it did not."""
@@ -305,9 +305,10 @@ class Checkpoint:
         named = {chunk.name for chunk in manifest.chunks} if manifest else set()
         last = manifest.epoch if manifest else -1
         found = [f"state/{name}" for name in self.storage.names("state") if name not in named]
-        for number in self._numbers("workload"):
-            if manifest is None or number != manifest.workload:
-                found.append(f"workload/{number}.json")
+        # An epoch that was decided and not committed is run again under what it was decided under.
+        begun = self.decision(last + 1)
+        needed = {each.workload for each in (manifest, begun) if each is not None}
+        found += [f"workload/{number}.json" for number in self._numbers("workload") if number not in needed]
         for folder in ("manifests", "decisions"):
             found += [f"{folder}/{number}.json" for number in self._numbers(folder) if number <= last - KEPT]
         for folder in ("", "manifests", "decisions", "workload", "delivered"):
@@ -315,7 +316,7 @@ class Checkpoint:
             found += [f"{folder}/{name}" if folder else name for name in halves]
         found += [f"delivered/{name}" for name in self.storage.names("delivered") if name not in queries]
         found += [f"rejected/{name}" for name in self.storage.names("rejected") if name.startswith("_staging")]
-        self._workloads = [manifest.workload] if manifest else []
+        self._workloads = sorted(needed)
         if self._lock is not None and self._lock.took_over:
             self._garbage = found
             return

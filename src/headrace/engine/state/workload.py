@@ -7,11 +7,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from headrace.engine.state.checkpoint import Manifest, QueryState
+from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
+from headrace.engine.state.terms import query_terms, stream_of, stream_terms, type_of
 from headrace.errors import CorruptStateError, StateError
 from headrace.kernels.chunks import APART
-from headrace.language import is_name, is_own_text, parse_type
-from headrace.model import Column, DataType, Feed, Kind, Measure, Stream, Synopsis, streams_of
+from headrace.language import is_own_text
+from headrace.model import (
+    Feed,
+    Measure,
+    QueryTerms,
+    SettingTerms,
+    Stream,
+    StreamTerms,
+    Synopsis,
+    plain,
+    restored,
+    streams_of,
+)
 from headrace.planning import (
     AnswerPlan,
     Coverage,
@@ -21,6 +33,7 @@ from headrace.planning import (
     Source,
     Supply,
     Workload,
+    assemble_workload,
     cover,
     owner,
     share,
@@ -30,12 +43,16 @@ from headrace.policies import StreamClock, newest_end, watermark_of
 
 __all__ = [
     "Description",
+    "Terms",
     "adopt",
     "complete_since",
     "describe_workload",
+    "description_of",
     "forgettable",
     "plan_workload",
     "read_description",
+    "read_terms",
+    "restored_workload",
 ]
 
 # Queries that were added to a run and have ended or failed since are remembered for `status`, so many of them.
@@ -54,17 +71,25 @@ class Description:
     supplies: Mapping[str, Supply]
 
 
-def describe_workload(workload: Workload, streams: Sequence[Stream]) -> dict[str, Any]:
-    """Plain JSON values, the inverse of `read_description`."""
+@dataclass(frozen=True)
+class Terms:
+    """What epochs are decided under: streams, queries and settings, and the state that the first of them began with."""
+
+    streams: Mapping[str, StreamTerms]
+    queries: Mapping[str, QueryTerms]
+    settings: SettingTerms
+    begun: Manifest
+    description: Description
+
+
+def describe_workload(
+    workload: Workload, streams: Sequence[Stream], settings: SettingTerms | None = None, begun: Manifest | None = None
+) -> dict[str, Any]:
+    """Plain JSON values, the inverse of `read_description` and, with settings and a beginning, of `read_terms`."""
     return {
-        "streams": {
-            s.name: {
-                "columns": [[c.name, str(c.type)] for c in s.columns],
-                "time": s.time,
-                "lateness_us": s.lateness_us,
-            }
-            for s in streams
-        },
+        "streams": {s.name: plain(stream_terms(s)) for s in streams},
+        "queries": {name: plain(query_terms(plan.query)) for name, plan in workload.queries.items()},
+        "settings": plain(settings or SettingTerms()),
         "kept": {
             id_: {
                 "feeds": [asdict(feed) for feed in kept.synopsis.feeds],
@@ -80,34 +105,47 @@ def describe_workload(workload: Workload, streams: Sequence[Stream]) -> dict[str
             id_: {"sources": [[s.synopsis, s.keys] for s in supply.sources], "why": supply.why, "whole": supply.whole}
             for id_, supply in workload.supplies.items()
         },
+        "begun": None if begun is None else begun.to_json(),
     }
+
+
+def read_terms(value: Mapping[str, Any]) -> Terms:
+    """What epochs were decided under, out of a checkpoint's workload file; CorruptStateError if it does not say."""
+    try:
+        return Terms(
+            _streams(value),
+            {name: restored(QueryTerms, terms) for name, terms in value["queries"].items()},
+            restored(SettingTerms, value["settings"]),
+            Manifest.from_json(value["begun"]),
+            read_description(value),
+        )
+    except (ValueError, KeyError, TypeError) as exc:
+        raise CorruptStateError(f"the checkpoint does not say what its last epoch was decided under: {exc}") from exc
+
+
+def description_of(checkpoint: Checkpoint, manifest: Manifest) -> Description:
+    """The workload that a manifest was committed with, as far as its queries still run."""
+    found = read_description(checkpoint.workload(manifest.workload))
+    return replace(found, kept={id_: kept for id_, kept in found.kept.items() if id_ in manifest.coverage})
+
+
+def _streams(value: Mapping[str, Any]) -> dict[str, StreamTerms]:
+    return {name: restored(StreamTerms, terms) for name, terms in value["streams"].items()}
 
 
 def read_description(value: Mapping[str, Any]) -> Description:
     """The description in a checkpoint's workload file; CorruptStateError if names in it could be taken for SQL."""
-    for name, s in value["streams"].items():
-        columns = [column for column, _ in s["columns"]]
-        if not is_name(name) or any("`" in column for column in columns) or s["time"] not in columns:
-            raise CorruptStateError(f"the checkpoint describes a stream {name!r} that no pipeline can declare")
-    streams = tuple(
-        Stream(
-            name=name,
-            columns=tuple(Column(column, _type(type_)) for column, type_ in s["columns"]),
-            time=s["time"],
-            lateness_us=s["lateness_us"],
-        )
-        for name, s in value["streams"].items()
-    )
+    streams = tuple(stream_of(name, terms) for name, terms in _streams(value).items())
     kept = {
         id_: Kept(
             Synopsis(
                 tuple(Feed(f["stream"], f["where"], tuple(f["keys"]), f["detail"]) for f in item["feeds"]),
-                tuple(_type(type_) for type_ in item["keys"]),
-                None if item["detail"] is None else _type(item["detail"]),
+                tuple(type_of(type_) for type_ in item["keys"]),
+                None if item["detail"] is None else type_of(item["detail"]),
                 item["keep"],
             ),
             tuple(
-                Measure(kind, None if arguments is None else tuple(arguments), _type(type_))
+                Measure(kind, None if arguments is None else tuple(arguments), type_of(type_))
                 for kind, arguments, type_ in item["measures"]
             ),
             item["pane_us"],
@@ -121,8 +159,24 @@ def read_description(value: Mapping[str, Any]) -> Description:
     return Description(streams, kept, supplies)
 
 
-def _type(text: str) -> DataType:
-    return DataType(Kind.UNKNOWN) if text == Kind.UNKNOWN.value else parse_type(text)
+def restored_workload(
+    plans: Mapping[str, AnswerPlan | FlowPlan], streams: Sequence[Stream], described: Description
+) -> Workload:
+    """The workload that a checkpoint describes, of the plans of all its queries; CorruptStateError if it is not theirs.
+
+    Nothing is chosen anew: what is kept, and what supplies what, is as it was.
+    """
+    aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AnswerPlan)}
+    flows = {name: plan for name, plan in plans.items() if isinstance(plan, FlowPlan)}
+    demanded = {d.synopsis.id: d.synopsis for plan in aggregates.values() for d in plan.demands}
+    details = {feed.detail for synopsis in demanded.values() for feed in synopsis.feeds}
+    known = {id_: kept.synopsis for id_, kept in described.kept.items() if _is_own(kept, streams, details)}
+    known = {id_: synopsis for id_, synopsis in known.items() if synopsis.id == id_} | demanded
+    try:
+        made = assemble_workload(aggregates, described.supplies, known)
+    except KeyError as exc:
+        raise CorruptStateError(f"the checkpoint does not describe the panes of its queries: {exc} is missing") from exc
+    return replace(made, flows=flows)
 
 
 def plan_workload(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.engine.spark.session import build_session
 from headrace.engine.state.checkpoint import Checkpoint
 from headrace.engine.state.storage import is_remote, open_storage
-from headrace.engine.state.workload import read_description
+from headrace.engine.state.workload import description_of
 from headrace.errors import SpecError
 from headrace.planning import KnownRates
 from headrace.units import SECOND_US
@@ -29,7 +29,7 @@ def known_rates(root: str) -> KnownRates:
         streams[name] = entry.rows_in * SECOND_US / (clock.last_us - clock.first_us)
         per_epoch[name] = entry.used / (manifest.epoch + 1)
     panes: dict[str, float] = {}
-    for id_, kept in read_description(checkpoint.workload(manifest)).kept.items():
+    for id_, kept in description_of(checkpoint, manifest).kept.items():
         rows = manifest.coverage[id_].rows if id_ in manifest.coverage else None
         read = sum(per_epoch.get(stream, 0.0) for stream in {feed.stream for feed in kept.synopsis.feeds})
         if rows is not None and read > 0:

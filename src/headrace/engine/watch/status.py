@@ -9,7 +9,7 @@ from headrace.engine.sources.rejected import RejectedRows
 from headrace.engine.spark.session import build_session
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.storage import is_remote, open_storage
-from headrace.engine.state.workload import Description, read_description
+from headrace.engine.state.workload import Description, description_of
 from headrace.errors import CorruptStateError, SpecError
 from headrace.hiding import hide
 from headrace.model import plain
@@ -37,7 +37,7 @@ def describe_checkpoint(root: str) -> dict[str, Any]:
         if decision is not None:
             decisions.append(decision.to_json())
     manifest = checkpoint.latest()
-    workload = None if manifest is None else read_description(checkpoint.workload(manifest))
+    workload = None if manifest is None else description_of(checkpoint, manifest)
     rejected = RejectedRows(storage).account()
     return {**describe(storage.root, manifest, workload), "rejected": rejected, "decisions": decisions}
 

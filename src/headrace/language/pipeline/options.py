@@ -7,10 +7,26 @@ from collections.abc import Callable, Mapping
 
 from headrace.hiding import remember
 from headrace.language.pipeline.yaml_nodes import Value
-from headrace.language.words import shown
+from headrace.language.sql.call_options import TEXT_OPTIONS
+from headrace.language.words import shown, words
 from headrace.units import parse_duration
 
-__all__ = ["check_file_options", "read_options"]
+__all__ = ["check_file_options", "is_text_option", "read_options"]
+
+# Options of files that name no place and no code, besides those of the texts in them.
+_OF_FILES = words(
+    "header multiline linesep encoding charset enforceschema wholetext rowtag roottag mergeschema compression "
+    "datetimerebasemode int96rebasemode"
+)
+
+
+def is_text_option(name: str) -> bool:
+    """Whether an option changes how rows are read from texts and files, or written to them, and nothing else.
+
+    >>> is_text_option("multiLine"), is_text_option("rowValidationXSDPath")
+    (True, False)
+    """
+    return name.lower() in TEXT_OPTIONS or name.lower() in _OF_FILES
 
 
 def read_options(value: Value | None) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ from headrace.language.sql.report import Fault
 from headrace.language.suggest import nearest
 from headrace.language.words import words
 
-__all__ = ["check_options"]
+__all__ = ["TEXT_OPTIONS", "check_options"]
 
 # A schema deeper than this overflows the stack of the one who reads it.
 MOST_LEVELS = 50
@@ -25,6 +25,8 @@ _CSV = f"""{_COMMON} sep delimiter quote escape comment ignoreLeadingWhiteSpace 
     enableDateTimeParsingFallback"""
 _XML = f"""{_COMMON} attributePrefix valueTag excludeAttribute ignoreSurroundingSpaces ignoreNamespace nullValue
     wildcardColName arrayElementName"""
+# Options that change how a text is read or written, in small letters.
+TEXT_OPTIONS = frozenset(word.lower() for text in (_JSON, _CSV, _XML) for word in words(text))
 # Call -> the place of its options, and their names.
 _ALLOWED = {
     name: (place, words(text))

@@ -1,0 +1,129 @@
+"""Streams, queries and settings as the checkpoint keeps them for a replay, and read again under the guard of a file.
+
+A checkpoint is not trusted to name code or places. SQL out of it is bound as a file's is, options of sources out of it
+are those that change how a text is read, and whoever opens a sink or calls a function asks the pipeline of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headrace.errors import CorruptStateError
+from headrace.hiding import holds_secret
+from headrace.language import bind_query, is_name, is_text_option, parse_type
+from headrace.model import (
+    Column,
+    DataType,
+    EngineSettings,
+    Kind,
+    Query,
+    QueryTerms,
+    SettingTerms,
+    SinkSpec,
+    SinkTerms,
+    Source,
+    Step,
+    StepFunction,
+    StepTerms,
+    Stream,
+    StreamTerms,
+)
+
+__all__ = ["query_of", "query_terms", "setting_terms", "sink_terms", "stream_of", "stream_terms", "type_of"]
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def stream_terms(stream: Stream) -> StreamTerms:
+    """What the checkpoint keeps of a stream."""
+    source = stream.source
+    value = None if source is None else source.value
+    return StreamTerms(
+        _pairs(stream.columns),
+        stream.time,
+        stream.lateness_us,
+        stream.ahead_us,
+        stream.idle_us,
+        () if source is None else _of_texts(source.options),
+        None if value is None else replace(value, options=_of_texts(value.options)),
+    )
+
+
+def stream_of(name: str, terms: StreamTerms, now: Stream | None = None) -> Stream:
+    """A stream as it was, read from where it is read now; CorruptStateError if no pipeline can declare it."""
+    columns = [column for column, _ in terms.columns]
+    if not is_name(name) or any("`" in column for column in columns) or terms.time not in columns:
+        raise CorruptStateError(f"the checkpoint describes a stream {name!r} that no pipeline can declare")
+    return Stream(
+        name,
+        tuple(Column(column, type_of(text)) for column, text in terms.columns),
+        terms.time,
+        terms.lateness_us,
+        terms.ahead_us,
+        terms.idle_us,
+        None if now is None or now.source is None else _source(terms, now.source),
+    )
+
+
+def _source(terms: StreamTerms, now: Source) -> Source:
+    others = tuple((key, text) for key, text in now.options if not is_text_option(key))
+    value = None if terms.value is None else replace(terms.value, options=_of_texts(terms.value.options))
+    return replace(now, options=(*others, *_of_texts(terms.reading)), value=value)
+
+
+def query_terms(query: Query) -> QueryTerms:
+    """What the checkpoint keeps of a query."""
+    step = query.root.step if isinstance(query.root, Step) else None
+    told = None
+    if step is not None:
+        told = StepTerms(step.function, _pairs(step.state), _pairs(step.results), step.version, step.migration)
+    return QueryTerms(query.sql, sink_terms(query.sink), query.priority, query.weight, query.lifetime_us, told)
+
+
+def query_of(name: str, terms: QueryTerms, streams: Mapping[str, Stream], sink: SinkSpec) -> Query:
+    """A query as it was; SpecError if its SQL is refused, ValueError if it is none that a pipeline can have."""
+    step = terms.step
+    function = None
+    if step is not None:
+        function = StepFunction(
+            step.function, _columns(step.state), _columns(step.results), step.version, step.migration
+        )
+    bound = bind_query(name, terms.sql, streams, sink=sink, priority=terms.priority, weight=terms.weight, step=function)
+    return replace(bound, lifetime_us=terms.lifetime_us)
+
+
+def sink_terms(sink: SinkSpec) -> SinkTerms:
+    """What the checkpoint keeps of a sink.
+
+    >>> sink_terms(SinkSpec("jdbc", None, (("user", "ann"), ("password", "x1"))))
+    SinkTerms(format='jdbc', path=None, options=(('user', 'ann'),), withheld=('password',))
+    """
+    secret = tuple(key for key, text in sink.options if holds_secret(key, text))
+    hidden = sink.path is not None and holds_secret("path", sink.path)
+    shown = tuple((key, text) for key, text in sink.options if key not in secret)
+    return SinkTerms(sink.format, None if hidden else sink.path, shown, (*(("path",) if hidden else ()), *secret))
+
+
+def setting_terms(engine: EngineSettings, tuning: Mapping[str, str]) -> SettingTerms:
+    """What the checkpoint keeps of settings."""
+    return SettingTerms(engine.trigger_us, engine.schedule, engine.join, engine.shedding, dict(tuning))
+
+
+def type_of(text: str) -> DataType:
+    """A type out of a checkpoint; ValueError if it is none."""
+    return DataType(Kind.UNKNOWN) if text == Kind.UNKNOWN.value else parse_type(text)
+
+
+def _pairs(columns: tuple[Column, ...]) -> Pairs:
+    return tuple((column.name, str(column.type)) for column in columns)
+
+
+def _columns(pairs: Pairs) -> tuple[Column, ...]:
+    if any("`" in name for name, _ in pairs):
+        raise ValueError("no column of a table has a ` in its name")
+    return tuple(Column(name, type_of(text)) for name, text in pairs)
+
+
+def _of_texts(options: Pairs) -> Pairs:
+    return tuple((key, text) for key, text in options if is_text_option(key) and not holds_secret(key, text))
