@@ -84,7 +84,7 @@ def test_queries_that_share_a_synopsis_share_its_parts(pipeline_of: Callable[...
     ("sql", "word"),
     [
         pytest.param(JOIN, "join q", id="a join"),
-        pytest.param(OVER, "join q pairs", id="a join below an aggregate"),
+        pytest.param(OVER, "join below q", id="a join below an aggregate"),
         pytest.param(ROWS, "rows q", id="a row window"),
     ],
 )

@@ -23,8 +23,8 @@ from headrace.kernels.answer import Panes
 from headrace.kernels.chunks import holding
 from headrace.kernels.deliver import AnswerTask, Work
 from headrace.language import bind_query
-from headrace.model import Due, HoppingWindow, Join, Query, Stream, TimeWindow, WindowAggregate, streams_of
-from headrace.planning import Kept, Workload, plan_answer
+from headrace.model import Due, HoppingWindow, Query, Stream, TimeWindow, WindowAggregate, streams_of
+from headrace.planning import Kept, Workload, plan_answer, plan_query
 from headrace.policies import newest_end, watermark_of
 from headrace.units import format_duration
 
@@ -100,7 +100,7 @@ def ask(
     work = Work(spec_of(asked.workload, _NAME), asked.due, None, None)
     task = AnswerTask(panes, work, answer_schema(asked.query))
     try:
-        return spark_finish(io.answers(task, answer_ddl(asked.query)), asked.query.finish).toArrow()
+        return spark_finish(io.answers(task, answer_ddl(asked.query.root)), asked.query.finish).toArrow()
     except Exception as failure:
         text = str(failure)
         if "CorruptStateError: " in text:
@@ -174,9 +174,9 @@ def _aggregate(query: Query) -> WindowAggregate:
         raise SpecError(
             Problem("only windowed aggregates are answered from panes", hint="write FROM stream [WINDOW 10 min]")
         )
-    if isinstance(query.root.input, Join):
+    if plan_query(query).below:
         raise SpecError(
-            Problem("panes over a join belong to the query that makes its pairs", hint="run the question as a query")
+            Problem("panes over results of other operators belong to queries", hint="run the question as a query")
         )
     return query.root
 

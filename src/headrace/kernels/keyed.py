@@ -271,15 +271,19 @@ _held: dict[tuple[str, str], _Held] = {}
 
 @dataclass(frozen=True)
 class KeyedTask:
-    """Works on all queries of a bin, one after the other; one that fails does not disturb the others."""
+    """Works on all nodes of a round in a bin, one after the other; one that fails does not disturb the others.
+
+    `others` are nodes of other rounds, whose state stays.
+    """
 
     folder: str
     epoch: int
     works: tuple[KeyedWork, ...]
+    others: frozenset[str] = frozenset()
 
     def __call__(self, bin_: int) -> Iterator[BinReport]:
         for place in [place for place in _held if place[0] == self.folder]:
-            if place[1] not in {work.name for work in self.works}:
+            if place[1] not in self.others | {work.name for work in self.works}:
                 del _held[place]  # of a query that is gone
         worked = tuple(self._work(number, work, bin_) for number, work in enumerate(self.works))
         yield BinReport(bin_, f"{socket.gethostname()}:{os.getpid()}", _left_to_me(), _left_to_all(), worked)

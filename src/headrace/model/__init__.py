@@ -14,7 +14,7 @@ from headrace.model.decision import (
     ScheduleDecision,
 )
 from headrace.model.estimate import Estimate
-from headrace.model.execution import Due, Spent
+from headrace.model.execution import AnswersState, Due, Spent
 from headrace.model.graph import NODE_KINDS, Edge, Graph, Node, Traffic
 from headrace.model.joining import JoinDecision, JoinMeasures, JoinSample, JoinState, JoinWay, SideSample
 from headrace.model.keyed import (
@@ -48,6 +48,7 @@ from headrace.model.query import (
     OrderKey,
     Output,
     Query,
+    Results,
     RowsAggregate,
     Scan,
     SinkSpec,
@@ -85,6 +86,7 @@ __all__ = [
     "SCHEDULE",
     "Admission",
     "Aggregate",
+    "AnswersState",
     "Block",
     "Collected",
     "Column",
@@ -135,6 +137,7 @@ __all__ = [
     "RangeWindow",
     "Rate",
     "Residence",
+    "Results",
     "Rounds",
     "RowsAggregate",
     "RowsWindow",

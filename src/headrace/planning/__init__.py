@@ -3,11 +3,12 @@
 from headrace.planning.admission import columns_in_use, plan_admissions
 from headrace.planning.coverage import Coverage, cover, forget
 from headrace.planning.drawing import draw_mermaid
+from headrace.planning.ending import ends_below, latest
 from headrace.planning.explain import explain, explain_text, plan_pipeline
-from headrace.planning.flow import FlowPlan, RowFeed, RowStore
+from headrace.planning.flow import Derived, FlowPlan, NodePlan, RowFeed, RowStore
 from headrace.planning.graph import build_graph
 from headrace.planning.graph_drawing import draw_graph, graph_json
-from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, Derived, JoinPlan, plan_join
+from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, JoinPlan, plan_join
 from headrace.planning.map_svg import draw_svg
 from headrace.planning.placed import Placed, place
 from headrace.planning.placing import placement_problem
@@ -15,7 +16,7 @@ from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
-from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
+from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, nodes_of, share, streams_read
 from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, plan_answer
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Kept",
     "Known",
     "KnownRates",
+    "NodePlan",
     "Placed",
     "QueryTimes",
     "RowFeed",
@@ -49,12 +51,14 @@ __all__ = [
     "draw_graph",
     "draw_mermaid",
     "draw_svg",
+    "ends_below",
     "explain",
     "explain_text",
     "forget",
     "graph_json",
     "groups_of",
-    "owner",
+    "latest",
+    "nodes_of",
     "place",
     "placement_problem",
     "plan_admissions",
