@@ -78,16 +78,14 @@ class _Draft:
             self.flows[source, target] = flowing.bytes_per_s
             self.loads[target] = self.loads.get(target, 0.0) + flowing.bytes_per_s
 
-    def named(self, plan: FlowPlan) -> str:
-        """A short name of a flow for people; queries that have the same flow have the same name."""
-        if flow_id(plan) not in self.names:
-            text = self._called(plan)
-            self.names[flow_id(plan)] = text if text not in self.names.values() else f"{text} ({plan.name})"
-        return self.names[flow_id(plan)]
-
-    def _called(self, plan: NodePlan) -> str:
-        """The name of a query, or of those that a node is below."""
-        return plan.name if plan.feeds is None else f"below {', '.join(self.workload.queries_over(plan.name))}"
+    def named(self, plan: NodePlan) -> str:
+        """A short name of a node for people: its query's, or those it is below; queries share the name of a flow."""
+        id_ = flow_id(plan) if isinstance(plan, FlowPlan) else plan.name
+        if id_ not in self.names:
+            over = ", ".join(self.workload.queries_over(plan.name))
+            text = plan.name if plan.feeds is None else f"below {over}"
+            self.names[id_] = text if text not in self.names.values() else f"{text} ({plan.name})"
+        return self.names[id_]
 
     def deliver(self, query: str, source: str, flowing: Flowing) -> None:
         proxy = next(site.name for site in self.pipeline.sites if site.proxy)
@@ -165,7 +163,7 @@ class _Draft:
 
     def add_answer(self, plan: AnswerPlan) -> tuple[str, Flowing]:
         """The answers of windows with all that is below them, and what they make."""
-        answer = self.part(f"answer {self._called(plan)}")
+        answer = self.part(f"answer {self.named(plan)}")
         workload, groups = self.workload, 0.0
         for id_ in workload.sources_of(plan.name):
             panes = self._merged(id_)
