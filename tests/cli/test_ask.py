@@ -108,7 +108,7 @@ def test_a_table_for_people(asked: tuple[str, pa.Table], capsys: pytest.CaptureF
         pytest.param("SELECT k FROM r", "has no window", id="plain rows"),
         pytest.param("DELETE FROM r", "starts with SELECT", id="no SELECT"),
         pytest.param("SELECT COUNT(*) AS n FROM (SELECT a.k FROM r AS a [RANGE 1 s] JOIN r AS b [RANGE 1 s] "
-                     "ON a.k = b.k) AS j [WINDOW 40 s]", "panes over a join", id="pairs of a join"),
+                     "ON a.k = b.k) AS j [WINDOW 40 s]", "panes over results of other operators", id="pairs of a join"),
         pytest.param("SELECT k, AVG(i) AS v FROM r [PARTITION BY k ROWS 10]", "only windowed aggregates",
                      id="a window of rows"),
         pytest.param("SELECT to_json(k) AS k, COUNT(*) AS n FROM r [WINDOW 40 s] GROUP BY 1", "to_json",

@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--pipeline", type=int, default=200, help="queries that run together in one pipeline (200)")
     parser.add_argument("--first", type=int, default=0, help="the first round; those before it are left out (0)")
     parser.add_argument("--replay", help="a round's seed and queries, such as 1.3:17,18, as printed with a mismatch")
-    parser.add_argument("--shapes", help="only queries of these shapes: window, join, rows, 'window over join'")
+    parser.add_argument("--shapes", help="only queries of these shapes: window, join, rows, 'window over join', ...")
     arguments = parser.parse_args()
 
     from headrace.engine import build_session

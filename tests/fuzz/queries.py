@@ -579,6 +579,26 @@ def _over_join(name: str, rng: random.Random) -> Query:
             return made
 
 
+def _answers(rng: random.Random, alias: str = "v") -> Source:
+    """The answers of aligned windows, which have the time of Spark's window_time."""
+    name, (_, condition) = rng.choice(("l", "r")), _projection(rng, 1)
+    size, slide = rng.choice(((1, 1), (2, 1), (3, 3), (4, 2), (5, 5)))
+    keys = rng.sample(("k", "g", "b"), rng.randint(1, 3))
+    select = ", ".join([*keys, "COUNT(*) AS p0", "MAX(d) AS p1", "MIN(n) AS n", "COUNT(DISTINCT i) AS p2"])
+    where = f" WHERE {plain(condition)}" if condition else ""
+    having = f" HAVING COUNT(*) {rng.choice(('> 1', '< 5'))}" if rng.random() < 0.3 else ""
+    span = f"window(ts, '{_span(size)}', '{_span(slide)}')"
+    tail = f"FROM {name}{where} GROUP BY {span}, {', '.join(keys)}{having}"
+    columns = [*((key, _kind(key)) for key in keys), ("p0", "long"), ("p1", "decimal"), ("n", "long"), ("p2", "long")]
+    time = "timestamp_micros(unix_micros(window.end) - 1) AS _t"
+    text, judge = (f"(SELECT {items} {tail}) AS {alias}" for items in (select, f"{select}, {time}"))
+    return Source(alias, text, judge, _named(columns), (name,), time=None)
+
+
+def _over_answers(name: str, rng: random.Random) -> Query:
+    return _windowed(name, rng, _answers(rng), "window over answers")
+
+
 # Windows of rows ---------------------------------------------------------------------------------------------------------
 
 
@@ -639,6 +659,7 @@ SHAPES = {
     "join": (_plain_join, 1.5),
     "window over join": (_over_join, 0.5),
     "rows": (_rows, 1.0),
+    "window over answers": (_over_answers, 0.5),
 }
 
 

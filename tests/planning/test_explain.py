@@ -156,6 +156,30 @@ def test_a_union_is_explained(bind: Callable[..., Query], streams: dict[str, Str
     assert synopsis["streams"] == ["packets", "flows"]
 
 
+def test_a_query_says_whose_results_it_reads(bind: Callable[..., Query], streams: dict[str, Stream]):
+    minutes = "(SELECT src, SUM(length) AS n FROM packets GROUP BY window(ts, '1 minute'), src) AS m"
+    queries = tuple(
+        bind(sql, name)
+        for name, sql in (
+            ("peak", f"SELECT src, MAX(n) AS n FROM {minutes} [WINDOW 1 hour] GROUP BY src"),
+            ("met", f"SELECT m.n FROM {minutes} [RANGE 1 min] JOIN flows f [RANGE 1 min] ON m.src = f.src"),
+        )
+    )
+    pipeline = Pipeline("p", tuple(streams.values()), queries)
+    found = explain(pipeline)
+    ((name, below),) = found["queries"]["peak"]["below"].items()
+    assert found["queries"]["met"]["below"] == {name: below}
+    assert (below["window"], below["streams"], below["serves"]) == (
+        "window(1 min, 1 min)",
+        ["packets"],
+        ["peak", "met"],
+    )
+    assert found["queries"]["peak"]["plan"]["input"]["results"]["window"] == "window(1 min, 1 min)"
+    lines = explain_text(pipeline).splitlines()
+    assert lines.count(f"      reads {name}: window(1 min, 1 min) over packets, for peak, met") == 2
+    assert f"  by {name}.src: peak" in lines, "answers that others read are in no group of the schedule"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -20,6 +20,10 @@ OVER = (
 SELF = "SELECT a.src FROM packets a [RANGE 1 s] JOIN packets b [RANGE 1 s] ON a.src = b.dst"
 BOTH = "SELECT src, SUM(length) AS n FROM (SELECT src, length FROM packets UNION ALL SELECT src, length FROM flows) " \
        "[WINDOW 1 min] GROUP BY src"  # fmt: skip
+CHAIN = (
+    "SELECT MAX(n) AS n FROM (SELECT src, SUM(length) AS n FROM packets GROUP BY window(ts, '1 minute'), src) AS m "
+    "[WINDOW 1 hour]"
+)
 ROWS = "SELECT src, AVG(length) AS a FROM packets [PARTITION BY src ROWS 100]"
 
 
@@ -70,6 +74,7 @@ def test_queries_that_ask_the_same_share_their_answer_too(graph_of: Callable[...
         pytest.param(SELF, id="a join of a stream with itself"),
         pytest.param(BOTH, id="a union"),
         pytest.param(ROWS, id="a row window"),
+        pytest.param(CHAIN, id="an aggregate over answers"),
     ],
 )
 def test_nodes_are_named_by_their_content_not_by_the_query(graph_of: Callable[..., Graph], sql: str):
@@ -84,6 +89,13 @@ def test_a_join_below_an_aggregate_is_the_join_that_another_query_has(graph_of: 
     (join,) = (node for node in graph.nodes if node.kind == "join")
     assert join.owners == ("over", "again")
     assert [edge.role for edge in graph.into(join.id)] == ["left", "right"]
+
+
+def test_answers_go_into_panes_of_others(graph_of: Callable[..., Graph]):
+    graph = graph_of(q=CHAIN)
+    assert [node.kind for node in graph.in_order] == ["source", "synopsis", "answer", "synopsis", "answer", "sink"]
+    assert [edge.carries for edge in graph.edges].count("panes") == 2
+    assert len(draw_graph(graph).splitlines()) == 1 + 6 + 5
 
 
 def test_a_stream_that_is_joined_with_itself_has_two_edges(graph_of: Callable[..., Graph]):

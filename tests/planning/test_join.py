@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.errors import SpecError
 from headrace.model import Query
 from headrace.planning import LEFT, PAIR_TIME, RIGHT, AnswerPlan, JoinPlan, plan_query
 
@@ -66,13 +65,14 @@ def test_a_query_that_changes_keeps_other_rows(bind: Callable[..., Query]) -> No
 
 def test_three_streams_are_a_join_over_the_pairs_of_another(bind: Callable[..., Query]) -> None:
     plan = planned(bind, f"SELECT p.src {FROM} p.src = g.src JOIN packets q [RANGE 3 s] ON q.port = p.port")
-    below = plan.below[LEFT]
-    assert [each.query.name for each in plan.in_order] == ["q/left", "q"]
+    (below,) = plan.below
+    assert isinstance(below, JoinPlan)
     assert below.feeds is not None
+    assert [each.name for each in plan.tree] == [below.feeds.name, "q"]
     assert plan.streams == {LEFT: (below.feeds.name,), RIGHT: ("packets",)}
     assert (below.feeds.stream.time, below.feeds.delay_us) == (PAIR_TIME, 0)
     assert plan.reach_us == 5_000_000 + 10_000_000
-    assert len(plan.all_stores) == 4
+    assert len({store.id for each in (below, plan) for store in each.stores}) == 4
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,20 @@ def test_an_aggregate_is_over_the_stream_that_pairs_make(
 ) -> None:
     plan = plan_query(bind(sql))
     assert isinstance(plan, AnswerPlan)
-    assert plan.pairs is not None
-    assert plan.pairs.feeds is not None
-    assert plan.demands[0].synopsis.feeds[0].stream == plan.pairs.feeds.name
-    assert (plan.pairs.feeds.stream.time, plan.pairs.feeds.delay_us) == (dated, delay_s * 1_000_000)
+    (pairs,) = plan.below
+    assert pairs.feeds is not None
+    assert plan.demands[0].synopsis.feeds[0].stream == pairs.feeds.name
+    assert (pairs.feeds.stream.time, pairs.feeds.delay_us) == (dated, delay_s * 1_000_000)
 
 
-def test_a_union_with_a_join_in_it_is_refused(bind: Callable[..., Query]) -> None:
+def test_a_join_below_another_operator_is_named_by_what_it_does(bind: Callable[..., Query]) -> None:
+    sql = f"SELECT COUNT(*) AS n FROM (SELECT p.src {FROM} p.src = g.src) AS j [WINDOW 1 min]"
+    one, other = (plan_query(bind(text, name)) for name, text in (("one", sql), ("other", sql.replace("1 min", "5 s"))))
+    third = plan_query(bind(sql.replace("p.src = g.src", "p.src <> g.src"), "one"))
+    assert one.below[0].name == other.below[0].name != third.below[0].name
+
+
+def test_a_union_with_a_join_in_it_is_a_union_of_streams(bind: Callable[..., Query]) -> None:
     union = f"(SELECT p.src AS s {FROM} p.src = g.src UNION ALL SELECT src AS s FROM packets)"
-    with pytest.raises(SpecError, match="a union with a join in it"):
-        plan_query(bind(f"SELECT u.s FROM {union} AS u [RANGE 1 s] JOIN flows h [RANGE 1 s] ON u.s = h.src"))
+    plan = planned(bind, f"SELECT u.s FROM {union} AS u [RANGE 1 s] JOIN flows h [RANGE 1 s] ON u.s = h.src")
+    assert plan.streams == {LEFT: (plan.below[0].name, "packets"), RIGHT: ("flows",)}

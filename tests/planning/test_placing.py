@@ -84,7 +84,7 @@ def test_queries_that_share_a_synopsis_share_its_parts(pipeline_of: Callable[...
     ("sql", "word"),
     [
         pytest.param(JOIN, "join q", id="a join"),
-        pytest.param(OVER, "join q pairs", id="a join below an aggregate"),
+        pytest.param(OVER, "join below q", id="a join below an aggregate"),
         pytest.param(ROWS, "rows q", id="a row window"),
     ],
 )
@@ -92,6 +92,13 @@ def test_flows_are_parts_that_may_run_anywhere(pipeline_of: Callable[..., Pipeli
     problem = problem_of(pipeline_of(q=sql))
     assert problem.part(word).home is None
     assert problem.part(word).load > 0
+
+
+def test_answers_that_one_query_reads_twice_are_two_parts(pipeline_of: Callable[..., Pipeline]):
+    minutes = "(SELECT src, COUNT(*) AS n FROM packets GROUP BY window(ts, '{} minute'), src)"
+    sides = " JOIN ".join(f"{minutes.format(size)} AS m{size} [RANGE 1 min]" for size in (1, 2))
+    problem = problem_of(pipeline_of(q=f"SELECT m1.n FROM {sides} ON m1.src = m2.src"))
+    assert sum(part.name.startswith("answer below q") for part in problem.parts) == 2
 
 
 def test_a_placement_beats_shipping_everything_and_says_by_how_much(pipeline_of: Callable[..., Pipeline]):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.engine.operators.port import Operator, Taking
-from headrace.engine.operators.projection import projection
+from headrace.engine.operators.projection import projection, text_literal
 from headrace.engine.spark.arrow_rows import arrow_schema
 from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
@@ -67,15 +67,24 @@ class Absorbing:
 
     def derived(
         self, standing: Standing, decision: EpochDecision, live: tuple[str, ...], stream: Stream, rows: DataFrame
-    ) -> Absorbed:
-        """Absorbs rows that an operator made; all of them are admitted."""
+    ) -> tuple[Absorbed, dict[str, str]]:
+        """Absorbs rows that an operator made, all of which are admitted, for the live queries above it.
+
+        Beside what they made, the causes of the queries for which that cannot be done.
+        """
         bounds = (Bounds(*EVER),)
-        taking, shape = self._shape(standing.workload, live, (stream,), decision)
-        fields = ", ".join(f"'{column.name}', `{column.name}`" for column in stream.columns)
-        rows = rows.selectExpr("0 AS _s", f"named_struct({fields}) AS {stream.name}")
-        rows = rows.selectExpr(*shape.bound(bounds, _seeds((stream,), decision)))
-        task = AbsorbTask(self._folder, decision.epoch, bounds, shape, taking.cuts, _keep((stream,), decision))
-        return sum(self._io.over(rows, arrow_schema(rows), task), Absorbed())
+        fields = ", ".join(f"{text_literal(column.name)}, `{column.name}`" for column in stream.columns)
+        made = rows.selectExpr("0 AS _s", f"named_struct({fields}) AS {stream.name}")
+
+        def over_rows(names: tuple[str, ...], trial: bool) -> Absorbed:
+            taking, shape = self._shape(standing.workload, names, (stream,), decision)
+            projected = made.selectExpr(*shape.bound(bounds, _seeds((stream,), decision)))
+            folder, keep = None if trial else self._folder, _keep((stream,), decision)
+            task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.cuts, keep)
+            return sum(self._io.over(projected, arrow_schema(projected), task, makes_files=not trial), Absorbed())
+
+        above = standing.workload.queries_over(standing.workload.derived[stream.name].name)
+        return self._trial.feed(over_rows, [name for name in live if name in above])
 
     def _shape(
         self,
@@ -95,8 +104,8 @@ class Absorbing:
         taking = sum((operator.takes(self._parts[names], decision) for operator in self._operators), Taking())
         own, key = [stream.name for stream in streams], (names, _hashed(streams, decision))
         if key not in self._projections:
-            kept = [each for each in taking.kept if each.synopsis.feeds[0].stream in own]
-            stores = [each for each in taking.stores if each.feeds[0].stream in own]
+            kept = [each for each in taking.kept if any(feed.stream in own for feed in each.synopsis.feeds)]
+            stores = [each for each in taking.stores if any(feed.stream in own for feed in each.feeds)]
             hashed = {name: each.hashed for name, each in decision.admissions.items() if name in own}
             self._projections[key] = projection(streams, kept, self._bins, corrupt, stores, hashed)
         return taking, self._projections[key]

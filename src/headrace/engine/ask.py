@@ -24,8 +24,8 @@ from headrace.kernels.answer import Panes
 from headrace.kernels.chunks import holding
 from headrace.kernels.deliver import AnswerTask, Work
 from headrace.language import bind_query
-from headrace.model import Due, Fault, HoppingWindow, Join, Query, Stream, TimeWindow, WindowAggregate, streams_of
-from headrace.planning import Kept, Workload, plan_answer
+from headrace.model import Due, Fault, HoppingWindow, Query, Stream, TimeWindow, WindowAggregate, streams_of
+from headrace.planning import Kept, Workload, plan_answer, plan_query
 from headrace.policies import newest_end, watermark_of
 from headrace.units import format_duration
 
@@ -101,7 +101,7 @@ def ask(
     work = Work(spec_of(asked.workload, _NAME), asked.due, None, None)
     task = AnswerTask(panes, work, answer_schema(asked.query))
     try:
-        answers = io.rows(task, checkpoint.bins, answer_ddl(asked.query))
+        answers = io.rows(task, checkpoint.bins, answer_ddl(asked.query.root))
         return spark_finish(answers, asked.query.finish).toArrow()
     except Exception as failure:
         found = failure_of(failure)
@@ -176,9 +176,9 @@ def _aggregate(query: Query) -> WindowAggregate:
         raise SpecError(
             Problem("only windowed aggregates are answered from panes", hint="write FROM stream [WINDOW 10 min]")
         )
-    if isinstance(query.root.input, Join):
+    if plan_query(query).below:
         raise SpecError(
-            Problem("panes over a join belong to the query that makes its pairs", hint="run the question as a query")
+            Problem("panes over results of other operators belong to queries", hint="run the question as a query")
         )
     return query.root
 

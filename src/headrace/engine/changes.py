@@ -105,7 +105,8 @@ def change_queries(
             )
         refuse_later_epochs(opened, parts.checkpoint, manifest.epoch)
         adopted = adopt(manifest, made, others, notes.append)
-        arriving = Checked({name: flow for name, flow in made.flows.items() if name in new}, adopted.nodes, steps)
+        nodes = made.under(new)
+        arriving = Checked({name: flow for name, flow in made.flows.items() if name in nodes}, adopted.nodes, steps)
         for operator in parts.operators:
             operator.check(arriving)
         return made, adopted, {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}

@@ -30,9 +30,9 @@ from headrace.engine.state.state_io import StateIo
 from headrace.engine.state.workload import describe_workload
 from headrace.engine.watch.hooks import Hooks
 from headrace.errors import CorruptStateError
-from headrace.kernels.absorb import Bounds
+from headrace.kernels.absorb import Absorbed, Bounds
 from headrace.model import EpochDecision, Flush, Intake, Observed, SettingTerms, Stream
-from headrace.planning import Workload
+from headrace.planning import Workload, ends_below, latest
 from headrace.policies import StreamClock, advance_clock, find_idle, follow_others
 
 if TYPE_CHECKING:
@@ -156,34 +156,45 @@ class Epoch:
         """Flushed streams' watermarks pass the end of everything that holds their rows."""
         if progress.decision.flush is None:
             return
-        ends = [each.ends(progress.standing, progress.decision, progress.clocks) for each in self._operators]
+        workload, ends = progress.standing.workload, dict[str, int]()
+        clocks = latest(workload, progress.clocks)
+        for operator in self._operators:
+            found = operator.ends(progress.standing, progress.decision, clocks)
+            ends |= {stream: max(end, ends.get(stream, end)) for stream, end in found.items()}
+        ends = ends_below(workload, ends)
         for stream in streams:
             clock = progress.clocks[stream]
-            known = [time_us for time_us in (clock.watermark_us, *(e.get(stream) for e in ends)) if time_us is not None]
+            known = [time_us for time_us in (clock.watermark_us, ends.get(stream)) if time_us is not None]
             progress.clocks[stream] = replace(clock, watermark_us=max(known)) if known else clock
 
     # 4 answer ------------------------------------------------------------------------------------------------------
 
     def _answer(self, progress: Progress) -> None:
         with self._step(progress, "answer"):
-            for operator in self._operators:
-                made = operator.step(self._moment(progress))
-                progress.take(made)
-                self._end_if_flushed(progress, made.clocks)
+            for nodes in progress.standing.workload.rounds:
+                for operator in self._operators:
+                    made = operator.step(self._moment(progress, nodes))
+                    progress.take(made)
+                    self._end_if_flushed(progress, made.clocks)
             self._probe("after-sinks")
 
-    def _moment(self, progress: Progress) -> Moment:
+    def _moment(self, progress: Progress, nodes: Iterable[str]) -> Moment:
         standing, decision, alive = progress.standing, progress.decision, progress.alive
+
+        def feed(stream: Stream, rows: DataFrame) -> Absorbed:
+            absorbed, failed = self._absorbing.derived(standing, decision, progress.alive, stream, rows)
+            progress.failed |= failed
+            return absorbed
+
         return Moment(
             decision,
             progress.replay,
             standing,
-            {name: plan for name, plan in standing.flows.items() if name in alive},
+            standing.workload.under(alive).intersection(nodes),
             progress.absorbed,
             progress.clocks,
-            progress.failed,
             progress.ending,
-            lambda stream, rows: self._absorbing.derived(standing, decision, alive, stream, rows),
+            feed,
             progress.elapsed_s + self._commit_s,
         )
 

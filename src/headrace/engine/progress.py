@@ -12,7 +12,7 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState, QueryState
 from headrace.kernels.absorb import Absorbed
 from headrace.model import Entry, EpochDecision, Shed
-from headrace.planning import Workload, owner
+from headrace.planning import Workload
 from headrace.policies import StreamClock
 
 __all__ = ["Progress"]
@@ -54,9 +54,10 @@ class Progress:
         self.steps_s[step] = time.monotonic() - began
 
     def take(self, made: Stepped) -> None:
-        """Adds what an operator has made."""
+        """Adds what an operator has made; a node that failed fails all queries above it."""
         self.stepped.add(made)
-        self.failed |= made.failed
+        over = self.standing.workload.queries_over
+        self.failed |= {query: cause for node, cause in made.failed.items() for query in over(node)}
         # Counts are those of declared streams, whose ledger they are.
         self.absorbed = replace(self.absorbed + made.fed, counts=self.absorbed.counts)
         self.clocks = {**self.clocks, **made.clocks}
@@ -82,9 +83,7 @@ class Progress:
         return {
             node: state
             for node, state in states.items()
-            if owner(node) in workload.all_flows
-            or state.outlives_queries
-            or (node in failed and state.outlives_failure)
+            if node in workload.nodes or state.outlives_queries or (node in failed and state.outlives_failure)
         }
 
     def ledger(self) -> dict[str, Entry]:

@@ -169,14 +169,14 @@ class Replaying:
             while query.isActive and (epochs.manifest.epoch < decision.epoch or query.status["isTriggerActive"]):
                 waiting.wait(0.02)
             if epochs.manifest.epoch < decision.epoch:
-                self._raise(query)
+                self._raise(query, epochs)
         finally:
             epochs.quiesce()
             query.stop()
 
-    def _raise(self, query: Any) -> None:
+    def _raise(self, query: Any, epochs: Epochs) -> None:
         try:
             query.awaitTermination()
         except Exception as failure:
-            raise stopped(failure) from failure
+            raise stopped(epochs.failure or failure) from failure
         raise CorruptStateError(f"{self.point.storage.root}/spark does not bring the batch that was begun")

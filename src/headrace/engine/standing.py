@@ -32,7 +32,8 @@ class Standing:
     @cached_property
     def flows(self) -> dict[str, FlowPlan]:
         """What is made of rows as they come for the queries that run."""
-        return {name: plan for name, plan in self.workload.all_flows.items() if name in self.live}
+        nodes = self.workload.under(self.live)
+        return {name: plan for name, plan in self.workload.flows.items() if name in nodes}
 
     @cached_property
     def clocks(self) -> dict[str, StreamClock]:

@@ -44,6 +44,20 @@ class Trial:
                 return made, failed
             failed |= found
 
+    def feed(self, over_rows: Pass, live: Sequence[str]) -> tuple[Absorbed, dict[str, str]]:
+        """What rows of a derived stream made, and the causes of the queries for which they could not be absorbed.
+
+        What fails for all of them is the fault of the node that makes the rows.
+        """
+        failed: dict[str, str] = {}
+        while True:
+            rest = tuple(name for name in live if name not in failed)
+            try:
+                return over_rows(rest, False), failed
+            except Exception as failure:
+                raise_if_not_a_querys(failure)
+                failed |= self._failing(over_rows, rest, failure)
+
     def within(self, job: Callable[[], T]) -> T:
         """What a job for several queries gives; TookTooLong if it takes more than an epoch may."""
         return self._deadline.within(self.patience.limit_s, job)

@@ -302,11 +302,15 @@ _held: dict[tuple[str, str], _Held] = {}
 
 @dataclass(frozen=True)
 class KeyedTask:
-    """Works on all queries of a bin, one after the other; one that fails does not disturb the others."""
+    """Works on all nodes of a round in a bin, one after the other; one that fails does not disturb the others.
+
+    `others` are nodes of other rounds, whose state stays.
+    """
 
     folder: str
     epoch: int
     works: tuple[KeyedWork, ...]
+    others: frozenset[str] = frozenset()
 
     def wants(self, bin_: int) -> Iterator[Want]:
         """What a bin reads whose process is as the last attempt has left it."""
@@ -315,7 +319,7 @@ class KeyedTask:
     def __call__(self, bins: Iterable[int]) -> Iterator[BinReport]:
         for bin_ in bins:
             for place in [place for place in _held if place[0] == self.folder]:
-                if place[1] not in {work.name for work in self.works}:
+                if place[1] not in self.others | {work.name for work in self.works}:
                     del _held[place]  # of a query that is gone
             # Before anything is changed: should something be lacking, the task begins anew.
             need(want for work in self.works for want in work.wants(bin_, self._here(work, bin_)))

@@ -14,7 +14,7 @@ from headrace.model.decision import (
     ScheduleDecision,
 )
 from headrace.model.estimate import Estimate
-from headrace.model.execution import Due, Spent
+from headrace.model.execution import AnswersState, Due, Spent
 from headrace.model.failure import LONGEST_CAUSE, Failure, Fault, shown
 from headrace.model.graph import NODE_KINDS, Edge, Graph, Node, Traffic
 from headrace.model.joining import JoinDecision, JoinMeasures, JoinSample, JoinState, JoinWay, SideSample
@@ -49,6 +49,7 @@ from headrace.model.query import (
     OrderKey,
     Output,
     Query,
+    Results,
     RowsAggregate,
     Scan,
     SinkSpec,
@@ -88,6 +89,7 @@ __all__ = [
     "SCHEDULE",
     "Admission",
     "Aggregate",
+    "AnswersState",
     "Block",
     "Collected",
     "Column",
@@ -141,6 +143,7 @@ __all__ = [
     "RangeWindow",
     "Rate",
     "Residence",
+    "Results",
     "Rounds",
     "RowsAggregate",
     "RowsWindow",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import ClassVar
 
-__all__ = ["Due", "Spent"]
+__all__ = ["AnswersState", "Due", "Spent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +46,32 @@ class Spent:
     panes: int
     scanned: int
     answered: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersState:
+    """How far the answers of aligned windows have come that other operators read.
+
+    `since_us` is the first time that the windows may begin at; None is from the first row on.
+    """
+
+    KIND: ClassVar[str] = "answers"
+
+    answered_us: int | None = None
+    since_us: int | None = None
+    forms: tuple[str, ...] = ()
+
+    @property
+    def outlives_queries(self) -> bool:
+        """Whether it stays though the queries it is about may have gone."""
+        return False
+
+    @property
+    def outlives_failure(self) -> bool:
+        """Whether a query that failed goes on from here: its panes have gone with it."""
+        return False
+
+    @property
+    def chunks(self) -> tuple[str, ...]:
+        """The chunks that hold nothing but this."""
+        return ()

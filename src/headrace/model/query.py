@@ -25,6 +25,7 @@ __all__ = [
     "OrderKey",
     "Output",
     "Query",
+    "Results",
     "RowsAggregate",
     "Scan",
     "SinkSpec",
@@ -53,11 +54,15 @@ class NamedExpression:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The rows of one stream for which `where` holds, as the columns named here."""
+    """The rows of one stream for which `where` holds, as the columns named here.
+
+    With `of` the stream is not a declared one: its rows are the results of a subquery.
+    """
 
     stream: str
     columns: tuple[NamedExpression, ...]
     where: NamedExpression | None = None
+    of: Results | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class Aggregate:
 class WindowAggregate:
     """Aggregates by key over a sliding or hopping window of event time.
 
-    `time` names the input column that dates a row when the input is a join; None is the row's own time.
+    `time` names the input column that dates a row where the input has joins; None is the row's own time.
     """
 
     input: Operator
@@ -230,6 +235,15 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class Results:
+    """The results of a subquery, which the column `time` dates."""
+
+    root: WindowAggregate | RowsAggregate
+    finish: Finish
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
 class SinkSpec:
     """Where results go: any Spark batch format, or one of our own (console, memory, python)."""
 
@@ -281,6 +295,8 @@ def columns_of(operator: Operator) -> tuple[Column, ...]:
 def streams_of(operator: Operator) -> tuple[str, ...]:
     """Names of the streams an operator reads, each once, in order of appearance."""
     match operator:
+        case Scan(of=Results(root=root)):
+            return streams_of(root)
         case Scan(stream=stream):
             return (stream,)
         case Union(inputs=inputs):

@@ -3,11 +3,12 @@
 from headrace.planning.admission import columns_in_use, plan_admissions
 from headrace.planning.coverage import Coverage, cover, forget
 from headrace.planning.drawing import draw_mermaid
+from headrace.planning.ending import ends_below, latest
 from headrace.planning.explain import explain, explain_text, plan_pipeline
-from headrace.planning.flow import FlowPlan, RowFeed, RowStore
+from headrace.planning.flow import Derived, FlowPlan, NodePlan, RowFeed, RowStore
 from headrace.planning.graph import build_graph
 from headrace.planning.graph_drawing import draw_graph, graph_json
-from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, Derived, JoinPlan, plan_join
+from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, JoinPlan, plan_join
 from headrace.planning.map_svg import draw_svg
 from headrace.planning.placed import Placed, place
 from headrace.planning.placing import placement_problem
@@ -22,7 +23,7 @@ from headrace.planning.sharing import (
     Supply,
     Workload,
     assemble_workload,
-    owner,
+    nodes_of,
     share,
     streams_read,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "Kept",
     "Known",
     "KnownRates",
+    "NodePlan",
     "Placed",
     "QueryTimes",
     "RowFeed",
@@ -60,12 +62,14 @@ __all__ = [
     "draw_graph",
     "draw_mermaid",
     "draw_svg",
+    "ends_below",
     "explain",
     "explain_text",
     "forget",
     "graph_json",
     "groups_of",
-    "owner",
+    "latest",
+    "nodes_of",
     "place",
     "placement_problem",
     "plan_admissions",

@@ -12,6 +12,7 @@ from headrace.model import (
     Kind,
     Operator,
     Query,
+    Results,
     RowsAggregate,
     Scan,
     Step,
@@ -61,6 +62,8 @@ def columns_in_use(queries: Sequence[Query], streams: Sequence[Stream]) -> dict[
 
 def _reads(operator: Operator) -> set[str]:
     match operator:
+        case Scan(of=Results(root=root)):
+            return _reads(root)
         case Scan(columns=columns, where=where):
             return {read for e in (*columns, *((where,) if where else ())) for read in e.reads}
         case Union(inputs=inputs):

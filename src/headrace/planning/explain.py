@@ -12,6 +12,7 @@ from headrace.model import (
     Operator,
     Pipeline,
     Query,
+    Results,
     RowsAggregate,
     Scan,
     Step,
@@ -19,7 +20,7 @@ from headrace.model import (
     WindowAggregate,
     streams_of,
 )
-from headrace.planning.flow import FlowPlan
+from headrace.planning.flow import FlowPlan, NodePlan
 from headrace.planning.graph import build_graph
 from headrace.planning.graph_drawing import graph_json
 from headrace.planning.join import JoinPlan
@@ -28,7 +29,7 @@ from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan
 from headrace.planning.scheduling import Schedule, groups_of, subgroup_of
-from headrace.planning.sharing import Kept, Workload, share
+from headrace.planning.sharing import Kept, Workload, nodes_of, share
 from headrace.planning.synopsis import AnswerPlan
 from headrace.policies import FluxSettings, JoinStats, SideStats, choose_way, tuning_of
 from headrace.units import format_bytes, format_duration
@@ -38,42 +39,32 @@ __all__ = ["explain", "explain_text", "plan_pipeline"]
 
 def plan_pipeline(pipeline: Pipeline) -> tuple[Workload, dict[str, str]]:
     """The workload of a pipeline as it would start, and why queries that cannot be run are not part of it."""
-    plans: dict[str, AnswerPlan] = {}
-    flows: dict[str, FlowPlan] = {}
+    plans: list[AnswerPlan | FlowPlan] = []
     refused: dict[str, str] = {}
     for query in pipeline.queries:
         try:
-            plan = plan_query(query)
+            plans.append(plan_query(query))
         except SpecError as problem:
             refused[query.name] = problem.problems[0].message
-            continue
-        if isinstance(plan, AnswerPlan):
-            plans[query.name] = plan
-        else:
-            flows[query.name] = plan
-    return replace(share(plans, pipeline.streams), flows=flows), refused
+    answers, flows = nodes_of(plans)
+    return replace(share(answers, pipeline.streams), flows=flows), refused
 
 
 def explain(pipeline: Pipeline, known: KnownRates | None = None) -> dict[str, Any]:
     """Streams, synopses with the queries they serve, how each query is answered, the graph, and where it would run."""
     flux = tuning_of(dict(pipeline.engine.conf)).flux
     workload, refused = plan_pipeline(pipeline)
-    plans, flows = workload.plans, workload.flows
+    roots = workload.queries
     empty = Schedule()
-    decision = empty.decide(pipeline.engine.schedule, groups_of(workload, plans, empty), None, None)
+    decision = empty.decide(pipeline.engine.schedule, groups_of(workload, roots, empty), None, None)
     chosen = {group.group: group for group in decision.groups}
     queries = {
-        query.name: {**_shape(query), **_answered(workload, query.name, pipeline.engine.join, flux)}
-        if query.name in plans
-        else {**_shape(query), "runs": True, **_flow(flows[query.name], pipeline.engine.join, flux)}
-        if query.name in flows
+        query.name: {**_shape(query), "runs": True, **_run(workload, roots[query.name], pipeline.engine.join, flux)}
+        if query.name in roots
         else {**_shape(query), "runs": False, "why": refused[query.name]}
         for query in pipeline.queries
     }
-    synopses = {
-        id_: {**_synopsis(kept), "serves": [name for name in plans if id_ in workload.sources_of(name)]}
-        for id_, kept in workload.kept.items()
-    }
+    synopses = {id_: {**_synopsis(kept), "serves": _served(workload, id_)} for id_, kept in workload.kept.items()}
     return {
         "pipeline": pipeline.name,
         "streams": {
@@ -88,7 +79,7 @@ def explain(pipeline: Pipeline, known: KnownRates | None = None) -> dict[str, An
         },
         "synopses": synopses,
         "schedule": pipeline.engine.schedule,
-        "groups": [_group(workload, main, chosen[main]) for main in workload.groups],
+        "groups": [_group(workload, main, chosen[main]) for main in workload.groups if main in chosen],
         "queries": queries,
         "graph": graph_json(build_graph(workload, pipeline.streams)),
         **({} if pipeline.network is None else {"placement": place(pipeline, workload, known).to_json()}),
@@ -100,8 +91,15 @@ def _shape(query: Query) -> dict[str, Any]:
     return {"streams": list(streams_of(query.root)), "plan": _tree(query.root), "sink": query.sink.format}
 
 
+def _served(workload: Workload, synopsis: str) -> list[str]:
+    nodes = (name for name in workload.plans if synopsis in workload.sources_of(name))
+    return list(dict.fromkeys(query for name in nodes for query in workload.queries_over(name)))
+
+
 def _tree(operator: Operator) -> Any:
     match operator:
+        case Scan(where=where, of=Results(root=root)):
+            return {"results": _tree(root), **({"where": where.sql} if where else {})}
         case Scan(stream=stream, where=where):
             return f"scan {stream}" + (f" where {where.sql}" if where else "")
         case Union(inputs=inputs):
@@ -131,17 +129,30 @@ def _tree(operator: Operator) -> Any:
             return {"step": step.function, "version": step.version, "by": list(keys), "input": _tree(child)}
 
 
-def _answered(workload: Workload, name: str, wanted: str, flux: FluxSettings) -> dict[str, Any]:
-    plan = workload.plans[name]
+def _run(workload: Workload, plan: NodePlan, wanted: str, flux: FluxSettings) -> dict[str, Any]:
+    """How a node is run, and by name those whose results it reads."""
+    if isinstance(plan, AnswerPlan):
+        value = _answered(workload, plan)
+    else:
+        assert isinstance(plan, FlowPlan)
+        value = _flow(plan, wanted, flux)
+    below = {each.name: _below(workload, each, wanted, flux) for each in plan.below}
+    return {**value, **({"below": below} if below else {})}
+
+
+def _below(workload: Workload, plan: NodePlan, wanted: str, flux: FluxSettings) -> dict[str, Any]:
+    shared = workload.queries_over(plan.name)
+    shape = {"streams": list(plan.reads), "plan": _tree(plan.query.root), "serves": list(shared)}
+    return {**shape, **_run(workload, plan, wanted, flux)}
+
+
+def _answered(workload: Workload, plan: AnswerPlan) -> dict[str, Any]:
     window = plan.aggregate.window
-    over = {} if plan.pairs is None else {"over": _flow(plan.pairs, wanted, flux)}
     return {
-        **over,
-        "runs": True,
         "window": str(window),
         "pane": format_duration(window.pane_us),
         "panes_per_answer": window.size_us // window.pane_us,
-        "synopses": list(workload.sources_of(name)),
+        "synopses": list(workload.sources_of(plan.name)),
         "why": "; ".join(dict.fromkeys(workload.supplies[demand.synopsis.id].why for demand in plan.demands)),
     }
 
@@ -160,6 +171,7 @@ def _flow(plan: FlowPlan, wanted: str, flux: FluxSettings) -> dict[str, Any]:
     chosen = choose_way(JoinStats(side, side, bool(plan.equal), (1.0,) * HOSTS), wanted)
     join = plan.join
     direct = plan.picked is not None and join.rest is None and (join.where is None or join.how == "inner")
+    direct &= plan.feeds is None
     return {
         "windows": {side.alias: str(side.window) for side in (join.left, join.right)},
         "looked_up_by": [f"{c.left} {c.operator} {c.right}" for c in join.comparisons],
@@ -168,7 +180,6 @@ def _flow(plan: FlowPlan, wanted: str, flux: FluxSettings) -> dict[str, Any]:
         "wanted": wanted,
         "costs_s": dict(chosen.costs_s),
         "finished_by": "the tasks that join" if direct else "Spark SQL",
-        **({"below": {role: _flow(inner, wanted, flux) for role, inner in plan.below.items()}} if plan.below else {}),
         "why": f"{chosen.reason}; chosen anew from what is measured"
         if wanted == "auto"
         else f"join: {wanted} is set; {chosen.reason}",
@@ -202,7 +213,7 @@ def _keyed(plan: FlowPlan, settings: FluxSettings) -> dict[str, Any]:
 
 def _group(workload: Workload, main: str, schedule: GroupSchedule) -> dict[str, Any]:
     """Queries with the same groups of rows: answered together, from one scan."""
-    names = workload.groups[main]
+    names = [name for name in workload.groups[main] if name in workload.queries]
     plans = [workload.plans[name] for name in names]
     runs = {
         name: schedule.periods_us[subgroup_of(plan.aggregate.window)] for name, plan in zip(names, plans, strict=True)
@@ -211,7 +222,7 @@ def _group(workload: Workload, main: str, schedule: GroupSchedule) -> dict[str, 
     for name, plan in zip(names, plans, strict=True):
         same.setdefault((plan.query.root, plan.query.finish), []).append(name)
     return {
-        "queries": list(names),
+        "queries": names,
         "by": list(plans[0].demands[0].synopsis.feeds[0].keys),
         "where": plans[0].demands[0].synopsis.feeds[0].where,
         "computed_once": [members for members in same.values() if len(members) > 1],
@@ -246,7 +257,7 @@ def _synopsis(kept: Kept) -> dict[str, Any]:
 JOBS = (
     "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 for all joins that "
     "do, 1 for all row windows and functions, 1 or more per other due query or join, and per row window or function "
-    "that computes columns or has another sink"
+    "that computes columns or has another sink; 1 per node whose results another reads"
 )
 
 
@@ -280,15 +291,8 @@ def explain_text(pipeline: Pipeline, known: KnownRates | None = None) -> str:
             lines.append(f"      {', '.join(same)} ask for the same and are computed once")
     lines += ["", "queries"]
     for name, query in value["queries"].items():
-        if query["runs"] and "way" in query:
-            lines += _join_lines(name, query)
-        elif query["runs"] and "mini_partitions_per_bin" in query:
-            what = f"{query['function']} (state of version {query['version']}) over " if query["function"] else ""
-            lines.append(f"  {name}: {what}{query['window']} over {', '.join(query['streams'])}, to {query['sink']}")
-            lines.append(f"      {query['why']}")
-        elif query["runs"]:
-            lines.append(f"  {name}: {query['window']} over {', '.join(query['streams'])}, to {query['sink']}")
-            lines.append(f"      {query['panes_per_answer']} panes per answer; {query['why']}")
+        if query["runs"]:
+            lines += _lines(f"  {name}: ", query, f", to {query['sink']}")
         else:
             lines.append(f"  {name}: not run: {query['why']}")
             lines.append(f"      {query['plan']}")
@@ -298,16 +302,33 @@ def explain_text(pipeline: Pipeline, known: KnownRates | None = None) -> str:
     return "\n".join(lines)
 
 
-def _join_lines(name: str, query: dict[str, Any]) -> list[str]:
-    windows = ", ".join(f"{alias} {window}" for alias, window in query["windows"].items())
-    by = ", ".join(query["looked_up_by"]) or "time alone"
-    costs = ", ".join(f"{way} {seconds:.4f} s" for way, seconds in query["costs_s"].items())
+def _lines(head: str, node: dict[str, Any], tail: str) -> list[str]:
+    """A node and, farther right, those whose results it reads."""
+    streams, indent = ", ".join(node["streams"]), " " * (len(head) - len(head.lstrip()) + 4)
+    if "way" in node:
+        lines = _join_lines(head, node, tail, indent)
+    elif "mini_partitions_per_bin" in node:
+        what = f"{node['function']} (state of version {node['version']}) over " if node["function"] else ""
+        lines = [f"{head}{what}{node['window']} over {streams}{tail}", f"{indent}{node['why']}"]
+    else:
+        lines = [f"{head}{node['window']} over {streams}{tail}"]
+        lines.append(f"{indent}{node['panes_per_answer']} panes per answer; {node['why']}")
+    for name, below in node.get("below", {}).items():
+        serves = f", for {', '.join(below['serves'])}" if len(below["serves"]) > 1 else ""
+        lines += _lines(f"{indent}reads {name}: ", below, serves)
+    return lines
+
+
+def _join_lines(head: str, node: dict[str, Any], tail: str, indent: str) -> list[str]:
+    windows = ", ".join(f"{alias} {window}" for alias, window in node["windows"].items())
+    by = ", ".join(node["looked_up_by"]) or "time alone"
+    costs = ", ".join(f"{way} {seconds:.4f} s" for way, seconds in node["costs_s"].items())
     lines = [
-        f"  {name}: {query['plan']['join']} join of {windows}, to {query['sink']}",
-        f"      pairs are looked up by {by}, and finished by {query['finished_by']}",
-        f"      {query['why']}",
-        f"      busiest host per epoch, before anything is measured: {costs}",
+        f"{head}{node['plan']['join']} join of {windows}{tail}",
+        f"{indent}pairs are looked up by {by}, and finished by {node['finished_by']}",
+        f"{indent}{node['why']}",
+        f"{indent}busiest host per epoch, before anything is measured: {costs}",
     ]
-    if query["by_spark"]:
-        lines.insert(2, f"      Spark judges: {query['by_spark']}")
+    if node["by_spark"]:
+        lines.insert(2, f"{indent}Spark judges: {node['by_spark']}")
     return lines

@@ -1,4 +1,8 @@
-"""Queries whose results come with their rows, and the rows that are kept for them.
+"""How one node is run, what is below it, and the rows that are kept for nodes whose results come with their rows.
+
+The root of a query is a node, and so is every operator with state below it. A node below another makes a *derived*
+stream of its results, with a clock of its own, which is absorbed as the declared ones are, in the same epoch: whatever
+reads streams can read it.
 
 A windowed aggregate is answered when its windows close, from panes. A *flow* (a join, a row window) makes results of
 every epoch's rows, and keeps rows instead of panes: a `RowStore` is to it what a synopsis is to an aggregate. Both are
@@ -9,11 +13,71 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from headrace.model import Column, Query
+from headrace.model import Column, Query, Stream, TimeWindow, streams_of
+from headrace.policies import last_end_with_rows
 
-__all__ = ["FlowPlan", "RowFeed", "RowStore"]
+__all__ = ["Derived", "FlowPlan", "NodePlan", "RowFeed", "RowStore"]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The stream that a node's results make for what is above it; `window` is that of the answers it is made of.
+
+    No result to come is older than the least watermark of the node's streams less `delay_us`.
+    """
+
+    stream: Stream
+    delay_us: int = 0
+    window: TimeWindow | None = None
+
+    @property
+    def name(self) -> str:
+        return self.stream.name
+
+    def latest_us(self, last_us: int) -> int:
+        """The greatest time a result can have when the last row below has this one."""
+        return last_us if self.window is None else last_end_with_rows(self.window, last_us) - 1
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """How one node is run; its query's name is the user's, or made of its content where it is below others.
+
+    `below` are the nodes whose derived streams it reads, `feeds` is the stream that it makes for those above it.
+    """
+
+    query: Query
+    below: tuple[NodePlan, ...] = field(default=(), kw_only=True)
+    feeds: Derived | None = field(default=None, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        return self.query.name
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The streams that its rows come from, declared and derived."""
+        return streams_of(self.query.root)
+
+    @property
+    def span_us(self) -> int:
+        """How much older than a result the rows can be that it is made of."""
+        return 0
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """What the rows are like that it keeps for itself."""
+        return ()
+
+    @property
+    def tree(self) -> Iterator[NodePlan]:
+        """All nodes of a query, each after those below it."""
+        for plan in self.below:
+            yield from plan.tree
+        yield self
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +118,14 @@ class RowStore:
 
 
 @dataclass(frozen=True)
-class FlowPlan:
-    """A query that makes results of every epoch's rows, and the stores it needs for that."""
+class FlowPlan(NodePlan):
+    """A node that makes results of every epoch's rows, and the stores it needs for that."""
 
-    query: Query
     stores: tuple[RowStore, ...]
 
     @property
-    def all_stores(self) -> tuple[RowStore, ...]:
-        """Its own stores, and those of the flows below it."""
-        return self.stores
-
-    @property
     def forms(self) -> tuple[str, ...]:
-        """What the rows of all its stores are like."""
-        return tuple(store.form for store in self.all_stores)
+        return tuple(store.form for store in self.stores)
 
     def store(self, role: str) -> RowStore:
         """The store of one role."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from headrace.model import Edge, Feed, Graph, Join, Node, Query, SinkSpec, Stream
-from headrace.planning.flow import FlowPlan, RowFeed
+from headrace.planning.flow import FlowPlan, NodePlan, RowFeed
 from headrace.planning.join import JoinPlan
 from headrace.planning.row_window import RowsPlan, StepPlan
 from headrace.planning.sharing import Kept, Workload, streams_read
@@ -28,10 +28,7 @@ def build_graph(workload: Workload, streams: Sequence[Stream]) -> Graph:
         for stream in streams_read(plan):
             if stream in known:
                 draft.node(_source(stream), "source", f"stream {stream}", name)
-        if isinstance(plan, AnswerPlan):
-            _add_answer(draft, workload, name, plan)
-        else:
-            draft.edge(_add_flow(draft, name, plan), draft.sink(plan.query), "rows")
+        draft.edge(_add_node(draft, workload, name, plan), draft.sink(plan.query), "rows")
     return draft.graph()
 
 
@@ -59,41 +56,50 @@ class _Draft:
         return Graph(nodes, tuple(self._edges.values()))
 
 
-def _add_answer(draft: _Draft, workload: Workload, name: str, plan: AnswerPlan) -> None:
-    derived = {} if plan.pairs is None or plan.pairs.feeds is None else {plan.pairs.feeds.name: plan.pairs}
-    for id_ in workload.sources_of(name):
+def _add_node(draft: _Draft, workload: Workload, owner: str, plan: NodePlan) -> str:
+    """The node of a plan with all that is below it; its id."""
+    if isinstance(plan, AnswerPlan):
+        return _add_answer(draft, workload, owner, plan)
+    assert isinstance(plan, FlowPlan)
+    return _add_flow(draft, workload, owner, plan)
+
+
+def _below(draft: _Draft, workload: Workload, owner: str, stream: str) -> str:
+    """The node that a stream comes from: its source, or what derives it."""
+    made = workload.derived.get(stream)
+    return _source(stream) if made is None else _add_node(draft, workload, owner, made)
+
+
+def _add_answer(draft: _Draft, workload: Workload, name: str, plan: AnswerPlan) -> str:
+    sources = []
+    for id_ in workload.sources_of(plan.name):
         kept = workload.kept[id_]
-        node = draft.node(_synopsis(kept, derived), "synopsis", _described(kept), name)
+        node = draft.node(f"synopsis-{id_}", "synopsis", _described(kept), name)
+        sources.append(node)
         for number, feed in enumerate(kept.synopsis.feeds):
-            below = _add_flow(draft, name, derived[feed.stream]) if feed.stream in derived else _source(feed.stream)
+            below = _below(draft, workload, name, feed.stream)
             draft.edge(below, node, "rows", where=feed.where, columns=_columns(kept, number, feed), keys=feed.keys,
                        role=_role(kept.synopsis.feeds, number))  # fmt: skip
     window, keys = plan.aggregate.window, ", ".join(plan.demands[0].synopsis.feeds[0].keys)
     what = f"{window} by {keys}" if keys else str(window)
-    sources = [_synopsis(workload.kept[id_], derived) for id_ in workload.sources_of(name)]
     supplied = [[s.synopsis, s.keys] for d in plan.demands for s in workload.supplies[d.synopsis.id].sources]
     wanted = [[str(s.aggregate), s.columns, s.parameters] for s in plan.sources]
     content = [sources, [keys for _, keys in supplied], repr(window), wanted, repr(plan.query.finish)]
     answer = draft.node(f"answer-{_digest(content)}", "answer", what, name)
     for source in sources:
         draft.edge(source, answer, "panes")
-    draft.edge(answer, draft.sink(plan.query), "rows")
+    return answer
 
 
-def _add_flow(draft: _Draft, owner: str, plan: FlowPlan) -> str:
+def _add_flow(draft: _Draft, workload: Workload, owner: str, plan: FlowPlan) -> str:
     """The node of a join, a row window or a function, with what is below it; its id."""
     node = draft.node(flow_id(plan), _kind(plan), _says(plan), owner)
-    below = {join.feeds.name: join for join in _below(plan) if join.feeds is not None}
     for store in plan.stores:
         for number, feed in enumerate(store.feeds):
-            source = _add_flow(draft, owner, below[feed.stream]) if feed.stream in below else _source(feed.stream)
+            source = _below(draft, workload, owner, feed.stream)
             role = store.role + (_role(store.feeds, number) and f"-{_role(store.feeds, number)}")
             draft.edge(source, node, "rows", where=feed.where, columns=feed.columns, keys=feed.keys, role=role)
     return node
-
-
-def _below(plan: FlowPlan) -> Iterable[JoinPlan]:
-    return plan.below.values() if isinstance(plan, JoinPlan) else ()
 
 
 def _role(feeds: Sequence[Feed | RowFeed], number: int) -> str:
@@ -141,30 +147,9 @@ def _source(stream: str) -> str:
     return f"source-{stream}"
 
 
-def _synopsis(kept: Kept, derived: dict[str, JoinPlan]) -> str:
-    """A synopsis over a stream that a join makes is named by the join, not by the query that the stream is named by."""
-    if not derived:
-        return f"synopsis-{kept.synopsis.id}"
-    feeds = [
-        [
-            flow_id(derived[f.stream]) if f.stream in derived else f.stream,
-            *(_bare(x, derived) for x in (f.where, f.detail)),
-        ]
-        for f in kept.synopsis.feeds
-    ]
-    keys = [_bare(key, derived) for f in kept.synopsis.feeds for key in f.keys]
-    return f"synopsis-{_digest([feeds, keys, [str(key) for key in kept.synopsis.keys], kept.synopsis.keep])}"
-
-
 def flow_id(plan: FlowPlan) -> str:
-    """The name of a join, a row window or a function, made of its content."""
-    below = {join.feeds.name: join for join in _below(plan) if join.feeds is not None}
-    feeds = [
-        [store.role, flow_id(below[feed.stream]) if feed.stream in below else feed.stream, _bare(feed.where, below),
-         [_bare(column, below) for column in feed.columns], [_bare(key, below) for key in feed.keys]]
-        for store in plan.stores
-        for feed in store.feeds
-    ]  # fmt: skip
+    """The name of a join, a row window or a function, made of its content; derived streams are named so, too."""
+    feeds = [[store.role, f.stream, f.where, f.columns, f.keys] for store in plan.stores for f in store.feeds]
     return f"{_kind(plan)}-{_digest([feeds, _rest(plan)])}"
 
 
@@ -179,13 +164,6 @@ def _rest(plan: FlowPlan) -> list[object]:
         return [plan.root.window.rows, [[repr(a), column] for a, column, _ in plan.arguments], repr(plan.query.finish)]
     assert isinstance(plan, StepPlan)
     return [repr(plan.root.step), plan.columns]
-
-
-def _bare(sql: str | None, derived: dict[str, JoinPlan]) -> str | None:
-    """SQL with the names of streams that joins make taken out: those are made of queries' names."""
-    for name in derived if sql is not None else ():
-        sql = (sql or "").replace(f"{name}.", "pairs.")
-    return sql
 
 
 def _sink(query: str, sink: SinkSpec) -> str:

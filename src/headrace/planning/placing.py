@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model import Column, DataType, Kind, Pipeline, columns_of
-from headrace.planning.flow import FlowPlan, RowFeed
+from headrace.planning.flow import FlowPlan, NodePlan, RowFeed
 from headrace.planning.graph import flow_id
 from headrace.planning.join import JoinPlan
 from headrace.planning.rates import GUESSED_VALUES, Flowing, KnownRates, row_bytes, selectivity, stream_flow, width_of
@@ -41,13 +41,9 @@ def ask_placement(
     """The same, and what was guessed for it, in sentences."""
     if pipeline.network is None:
         raise ValueError(f"pipeline '{pipeline.name}' has no sites; declare them under sites:")
-    draft = _Draft(pipeline, known or KnownRates())
+    draft = _Draft(pipeline, workload, known or KnownRates())
     for name, plan in workload.queries.items():
-        if isinstance(plan, AnswerPlan):
-            draft.add_answer(name, plan, workload)
-        else:
-            made = draft.add_flow(plan)
-            draft.deliver(name, f"{_word(plan)} {draft.named(plan)}", made)
+        draft.deliver(name, *draft.add_node(plan))
     return draft.problem(), tuple(draft.guesses)
 
 
@@ -56,6 +52,7 @@ class _Draft:
     """A problem that is being put together; parts that are there already are shared."""
 
     pipeline: Pipeline
+    workload: Workload
     known: KnownRates
     parts: dict[str, Part] = field(default_factory=dict)
     flows: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -81,9 +78,14 @@ class _Draft:
             self.flows[source, target] = flowing.bytes_per_s
             self.loads[target] = self.loads.get(target, 0.0) + flowing.bytes_per_s
 
-    def named(self, plan: FlowPlan) -> str:
-        """A short name of a flow for people; queries that have the same flow have the same name."""
-        return self.names.setdefault(flow_id(plan), plan.query.name.replace("/", " "))
+    def named(self, plan: NodePlan) -> str:
+        """A short name of a node for people: its query's, or those it is below; queries share the name of a flow."""
+        id_ = flow_id(plan) if isinstance(plan, FlowPlan) else plan.name
+        if id_ not in self.names:
+            over = ", ".join(self.workload.queries_over(plan.name))
+            text = plan.name if plan.feeds is None else f"below {over}"
+            self.names[id_] = text if text not in self.names.values() else f"{text} ({plan.name})"
+        return self.names[id_]
 
     def deliver(self, query: str, source: str, flowing: Flowing) -> None:
         proxy = next(site.name for site in self.pipeline.sites if site.proxy)
@@ -118,29 +120,34 @@ class _Draft:
             found.append((node, passed))
         return found
 
-    def add_flow(self, plan: FlowPlan) -> Flowing:
-        """A join, a row window or a function with all that is below it; what it makes."""
+    def add_node(self, plan: NodePlan) -> tuple[str, Flowing]:
+        """The part of a node, with all that is below it, and what it makes."""
+        if isinstance(plan, AnswerPlan):
+            return self.add_answer(plan)
+        assert isinstance(plan, FlowPlan)
+        return self.add_flow(plan)
+
+    def add_flow(self, plan: FlowPlan) -> tuple[str, Flowing]:
+        """A join, a row window or a function with all that is below it, and what it makes."""
         node = f"{_word(plan)} {self.named(plan)}"
         if node in self.makes:
-            return self.makes[node]
+            return node, self.makes[node]
         self.part(node)
-        joins = plan.below.values() if isinstance(plan, JoinPlan) else ()
-        below = {join.feeds.name: join for join in joins if join.feeds is not None}
+        below = {inner.feeds.name: inner for inner in plan.below if inner.feeds is not None}
         read: dict[str, float] = {}
         for store in plan.stores:
             width = row_bytes((*store.columns, _TIME))
             for feed in store.feeds:
                 if feed.stream in below:
-                    inner = below[feed.stream]
-                    made = self.add_flow(inner)
-                    self.send(f"{_word(inner)} {self.named(inner)}", node, made)
+                    source, made = self.add_node(below[feed.stream])
+                    self.send(source, node, made)
                     read[store.role] = read.get(store.role, 0.0) + made.rows_per_s
                     continue
                 for source, flowing in self.filtered(feed, width):
                     self.send(source, node, flowing)
                     read[store.role] = read.get(store.role, 0.0) + flowing.rows_per_s
         self.makes[node] = Flowing(self._made(plan, read), row_bytes((*columns_of(plan.query.root), _TIME)))
-        return self.makes[node]
+        return node, self.makes[node]
 
     def _made(self, plan: FlowPlan, read: Mapping[str, float]) -> float:
         """Rows per second that a flow makes: of a join, each row meets those of its window with the same key."""
@@ -154,22 +161,25 @@ class _Draft:
 
     # panes -----------------------------------------------------------------------------------------------------------
 
-    def add_answer(self, name: str, plan: AnswerPlan, workload: Workload) -> None:
-        answer = self.part(f"answer {name}")
-        groups = 0.0
-        for id_ in workload.sources_of(name):
-            panes = self._merged(id_, workload, plan)
-            self.send(f"merge {self.synopsis(id_, workload)}", answer, panes)
+    def add_answer(self, plan: AnswerPlan) -> tuple[str, Flowing]:
+        """The answers of windows with all that is below them, and what they make."""
+        answer = self.part(f"answer {self.named(plan)}")
+        workload, groups = self.workload, 0.0
+        for id_ in workload.sources_of(plan.name):
+            panes = self._merged(id_)
+            self.send(f"merge {self.synopsis(id_)}", answer, panes)
             groups = groups or panes.rows_per_s * workload.kept[id_].pane_us / SECOND_US
         window, limit = plan.aggregate.window, plan.query.finish.limit
         rows = min(max(groups, 1.0), limit if limit is not None else groups or 1.0)
         width = sum(width_of(output.type) for output in plan.query.finish.outputs) + 2 * width_of(_TIME.type)
-        self.deliver(name, answer, Flowing(rows * SECOND_US / window.slide_us, width))
+        return answer, Flowing(rows * SECOND_US / window.slide_us, width)
 
-    def synopsis(self, id_: str, workload: Workload) -> str:
+    def synopsis(self, id_: str) -> str:
         """A synopsis in the words of the queries it serves: their groups, or the values of something by group."""
+        workload = self.workload
         if id_ not in self.names:
-            owners = ", ".join(name for name in workload.plans if id_ in workload.sources_of(name))
+            served = (name for name in workload.plans if id_ in workload.sources_of(name))
+            owners = ", ".join(dict.fromkeys(query for name in served for query in workload.queries_over(name)))
             feed = workload.kept[id_].synopsis.feeds[0]
             detail = None if feed.detail is None else _without(feed.detail, RowFeed(feed.stream, None, ()))
             # A sketch is an expression of many lines: its first words tell nothing.
@@ -178,9 +188,9 @@ class _Draft:
             self.names[id_] = text if text not in self.names.values() else f"{text} ({id_})"
         return self.names[id_]
 
-    def _merged(self, id_: str, workload: Workload, plan: AnswerPlan) -> Flowing:
+    def _merged(self, id_: str) -> Flowing:
         """A synopsis: partial aggregates where they save bytes, and their merge; the panes that come of it."""
-        kept, named = workload.kept[id_], self.synopsis(id_, workload)
+        kept, named = self.workload.kept[id_], self.synopsis(id_)
         merge = f"merge {named}"
         if merge in self.makes:
             return self.makes[merge]
@@ -188,7 +198,7 @@ class _Draft:
         pane = _pane_bytes(kept)
         total = 0.0
         read = 0.0
-        for source, flowing, share in self._rows_of(kept, plan):
+        for source, flowing, share in self._rows_of(kept):
             born = flowing.rows_per_s / share if share else 0.0
             made = Flowing(self._pane_rows(id_, kept, flowing.rows_per_s, born), pane)
             total += flowing.rows_per_s
@@ -204,14 +214,15 @@ class _Draft:
         self.makes[merge] = Flowing(self._pane_rows(id_, kept, total, read), pane)
         return self.makes[merge]
 
-    def _rows_of(self, kept: Kept, plan: AnswerPlan) -> list[tuple[str, Flowing, float]]:
+    def _rows_of(self, kept: Kept) -> list[tuple[str, Flowing, float]]:
         """What feeds a synopsis, what comes of it, and which share of the rows before the filter that is."""
         found: list[tuple[str, Flowing, float]] = []
         for number, feed in enumerate(kept.synopsis.feeds):
             share = selectivity(feed.where)
-            if plan.pairs is not None and plan.pairs.feeds is not None and feed.stream == plan.pairs.feeds.name:
-                made = self.add_flow(plan.pairs)
-                found.append((f"{_word(plan.pairs)} {self.named(plan.pairs)}", made.passed(share), share))
+            below = self.workload.derived.get(feed.stream)
+            if below is not None:
+                source, made = self.add_node(below)
+                found.append((source, made.passed(share), share))
                 continue
             arguments = [m.arguments[number] for m in kept.measures if m.arguments is not None]
             detail = [] if feed.detail is None else [feed.detail]

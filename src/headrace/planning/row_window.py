@@ -56,7 +56,7 @@ def plan_step(query: Query) -> StepPlan:
     """The plan of user-defined state over one stream or a union of streams."""
     root = query.root
     assert isinstance(root, Step)
-    scans = scans_of(root.input, query.name)
+    scans = scans_of(root.input)
     kept: dict[tuple[str, ...], Column] = {}
 
     def column(sql: tuple[str, ...], type_: DataType) -> str:
@@ -110,7 +110,7 @@ def plan_rows(query: Query) -> RowsPlan:
     """The plan of a row window over one stream or a union of streams."""
     root = query.root
     assert isinstance(root, RowsAggregate)
-    scans = scans_of(root.input, query.name)
+    scans = scans_of(root.input)
     kept: dict[tuple[str, ...], Column] = {}
 
     def column(sql: tuple[str, ...], type_: DataType) -> str:

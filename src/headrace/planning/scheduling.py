@@ -275,7 +275,7 @@ class Scheduled:
     @cached_property
     def groups(self) -> list[Group]:
         """The groups of all queries."""
-        return groups_of(self.workload, self.workload.plans, self.schedule, self.coverage)
+        return groups_of(self.workload, self.workload.queries, self.schedule, self.coverage)
 
     def _periods(self, group: Group) -> dict[str, int]:
         """In panes what was decided; each sub-group's own if that does not fit the queries there are now."""
@@ -301,8 +301,10 @@ class Scheduled:
             if now is None:
                 continue
             begin = watermark_of(before, streams)
-            first = min(f for s in streams if (f := after[s].first_us) is not None)
-            begin = first if begin is None else max(first, begin)
+            firsts = [f for s in streams if (f := after[s].first_us) is not None]
+            if not firsts:
+                continue
+            begin = min(firsts) if begin is None else max(min(firsts), begin)
             if begin > now:
                 continue
             leap = (now - begin) // group.pane_us > MOST_CLOSINGS

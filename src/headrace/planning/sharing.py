@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import gcd
 
-from headrace.model import Kind, Measure, Stream, Synopsis, streams_of
+from headrace.model import Kind, Measure, Stream, Synopsis
 from headrace.planning.admission import columns_in_use
 from headrace.planning.coverage import Coverage, covers
 from headrace.planning.filters import disjoint_union
-from headrace.planning.flow import FlowPlan, RowStore
-from headrace.planning.join import JoinPlan
+from headrace.planning.flow import FlowPlan, NodePlan, RowStore
 from headrace.planning.synopsis import AnswerPlan
 
-__all__ = ["Kept", "Known", "Source", "Supply", "Workload", "assemble_workload", "owner", "share", "streams_read"]
+__all__ = ["Kept", "Known", "Source", "Supply", "Workload", "assemble_workload", "nodes_of", "share", "streams_read"]
 
 # A coarser synopsis is rolled up from a finer one instead of being kept when the finer has at most so many times its
 # rows: then keeping it costs more, in every epoch, than rolling up does.
@@ -63,50 +63,73 @@ class Supply:
 
 @dataclass(frozen=True)
 class Workload:
-    """All queries of a site, what they keep together, and where each demand is supplied from."""
+    """All nodes of a site's queries, what they keep together, and where each demand is supplied from.
+
+    `plans` and `flows` are by name the nodes that are answered from panes, and those whose results come with their
+    rows: the roots of queries, and what is below them, which is named by its content.
+    """
 
     plans: Mapping[str, AnswerPlan]
     kept: Mapping[str, Kept]
     supplies: Mapping[str, Supply]
-    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # main synopsis -> its queries
-    flows: Mapping[str, FlowPlan] = field(default_factory=dict)  # queries whose results come with their rows
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # main synopsis -> its nodes
+    flows: Mapping[str, FlowPlan] = field(default_factory=dict)
 
-    @property
-    def queries(self) -> dict[str, AnswerPlan | FlowPlan]:
-        """All plans, of aggregates and of flows."""
+    @cached_property
+    def nodes(self) -> dict[str, AnswerPlan | FlowPlan]:
+        """All nodes by name."""
         return {**self.plans, **self.flows}
+
+    @cached_property
+    def queries(self) -> dict[str, AnswerPlan | FlowPlan]:
+        """The roots of queries, by the queries' names."""
+        return {name: plan for name, plan in self.nodes.items() if plan.feeds is None}
+
+    @cached_property
+    def derived(self) -> dict[str, NodePlan]:
+        """By name of the stream that each makes the nodes that others read, each after those below it."""
+        trees = (plan for root in self.queries.values() for plan in root.tree)
+        return {plan.feeds.name: self.nodes[plan.name] for plan in trees if plan.feeds is not None}
+
+    @cached_property
+    def rounds(self) -> tuple[tuple[str, ...], ...]:
+        """The nodes in the order in which they are stepped, each in the last round before those that read it.
+
+        So all roots are in the last round, and queries that have nothing below them share their jobs as ever.
+        """
+        depths: dict[str, int] = {}
+
+        def visit(plan: NodePlan, depth: int) -> None:
+            depths[plan.name] = max(depth, depths.get(plan.name, 0))
+            for inner in plan.below:
+                visit(inner, depth + 1)
+
+        for root in self.queries.values():
+            visit(root, 0)
+        deepest = max(depths.values(), default=0)
+        return tuple(tuple(n for n in self.nodes if depths[n] == d) for d in range(deepest, -1, -1))
 
     @property
     def stores(self) -> tuple[RowStore, ...]:
         """The rows that are kept for flows."""
-        joins = [plan.pairs for plan in self.plans.values() if plan.pairs is not None]
-        return tuple(store for plan in (*self.flows.values(), *joins) for store in plan.all_stores)
-
-    @property
-    def all_flows(self) -> dict[str, FlowPlan]:
-        """All that operators run, by query: flows, and the joins that aggregates are over."""
-        return {**self.flows, **{name: plan.pairs for name, plan in self.plans.items() if plan.pairs is not None}}
-
-    @property
-    def derived(self) -> tuple[str, ...]:
-        """Names of the streams that joins make for other queries' sake."""
-        return tuple(stream.name for stream in self.derived_streams)
+        return tuple(store for plan in self.flows.values() for store in plan.stores)
 
     @property
     def derived_streams(self) -> tuple[Stream, ...]:
-        """The streams that joins make for other queries' sake."""
-        return tuple(
-            join.feeds.stream
-            for plan in self.all_flows.values()
-            if isinstance(plan, JoinPlan)
-            for join in plan.in_order
-            if join.feeds is not None
-        )
+        """The streams that nodes make for those above them."""
+        return tuple(plan.feeds.stream for plan in self.derived.values() if plan.feeds is not None)
 
     def columns_in_use(self, streams: Sequence[Stream]) -> dict[str, frozenset[str]]:
         """Per declared stream the columns that some query reads."""
-        over = [plan.pairs.query for plan in self.plans.values() if plan.pairs is not None]
-        return columns_in_use([*(plan.query for plan in self.queries.values()), *over], streams)
+        return columns_in_use([plan.query for plan in self.nodes.values()], streams)
+
+    def under(self, queries: Iterable[str]) -> frozenset[str]:
+        """The nodes that some queries need, their roots included."""
+        return frozenset(plan.name for name in queries for plan in self.queries[name].tree)
+
+    def queries_over(self, node: str) -> tuple[str, ...]:
+        """The queries that need a node."""
+        return tuple(name for name, root in self.queries.items() if any(plan.name == node for plan in root.tree))
 
     def sources_of(self, query: str) -> tuple[str, ...]:
         """The kept synopses a query is answered from."""
@@ -115,24 +138,33 @@ class Workload:
 
     def only(self, names: Iterable[str]) -> Workload:
         """The part of the workload that some of its queries need."""
-        wanted = list(names)
-        plans = {name: self.plans[name] for name in wanted if name in self.plans}
-        flows = {name: self.flows[name] for name in wanted if name in self.flows}
+        wanted = self.under(names)
+        plans = {name: plan for name, plan in self.plans.items() if name in wanted}
+        flows = {name: plan for name, plan in self.flows.items() if name in wanted}
         return replace(assemble_workload(plans, self.supplies, self._definitions()), flows=flows)
 
     def _definitions(self) -> dict[str, Synopsis]:
         return {id_: kept.synopsis for id_, kept in self.kept.items()}
 
 
-def owner(flow: str) -> str:
-    """The query that a flow, perhaps one below another, belongs to."""
-    return flow.partition("/")[0]
+def nodes_of(plans: Iterable[AnswerPlan | FlowPlan]) -> tuple[dict[str, AnswerPlan], dict[str, FlowPlan]]:
+    """All nodes of some queries by name: those that panes answer, and those whose results come with their rows."""
+    answers: dict[str, AnswerPlan] = {}
+    flows: dict[str, FlowPlan] = {}
+    for root in plans:
+        for plan in root.tree:
+            if isinstance(plan, AnswerPlan):
+                answers.setdefault(plan.name, plan)
+            else:
+                assert isinstance(plan, FlowPlan)
+                flows.setdefault(plan.name, plan)
+    return answers, flows
 
 
-def streams_read(plan: AnswerPlan | FlowPlan) -> tuple[str, ...]:
+def streams_read(plan: NodePlan) -> tuple[str, ...]:
     """The declared streams that a query reads."""
-    over = plan.pairs if isinstance(plan, AnswerPlan) and plan.pairs is not None else plan
-    return streams_of(over.query.root)
+    made = {each.feeds.name for each in plan.tree if each.feeds is not None}
+    return tuple(dict.fromkeys(stream for each in plan.tree for stream in each.reads if stream not in made))
 
 
 @dataclass(frozen=True, slots=True)

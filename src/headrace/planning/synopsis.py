@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headrace.errors import Problem, SpecError
 from headrace.model import (
@@ -34,9 +33,7 @@ from headrace.model import (
     WindowAggregate,
     sum_of,
 )
-
-if TYPE_CHECKING:
-    from headrace.planning.join import JoinPlan
+from headrace.planning.flow import NodePlan
 
 __all__ = [
     "AggregateSource",
@@ -86,14 +83,12 @@ class AggregateSource:
     parameters: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPlan:
+@dataclass(frozen=True)
+class AnswerPlan(NodePlan):
     """How a query is answered: the first demand holds its groups, `sources` its aggregates."""
 
-    query: Query
     sources: tuple[AggregateSource, ...]
     demands: tuple[Demand, ...]
-    pairs: JoinPlan | None = None  # the join whose pairs it is over
 
     @property
     def main(self) -> str:
@@ -104,6 +99,10 @@ class AnswerPlan:
     def aggregate(self) -> WindowAggregate:
         assert isinstance(self.query.root, WindowAggregate)
         return self.query.root
+
+    @property
+    def span_us(self) -> int:
+        return self.aggregate.window.size_us
 
 
 @dataclass(slots=True)
@@ -125,12 +124,8 @@ class _Draft:
 def plan_answer(query: Query) -> AnswerPlan:
     """What answers a windowed aggregate over one stream or a union of streams."""
     root = query.root
-    if not isinstance(root, WindowAggregate):
-        what = "a join" if type(root).__name__ == "Join" else "a row window"
-        raise SpecError(
-            Problem(f"{what} cannot be run by this version", query=query.name, hint="it can be checked and explained")
-        )
-    scans = scans_of(root.input, query.name)
+    assert isinstance(root, WindowAggregate)
+    scans = scans_of(root.input)
     plain = _Draft(None, None, None, [])
     plain.add("rows", None, _BIGINT)
     drafts = [plain]
@@ -181,21 +176,12 @@ def _build(draft: _Draft, scans: tuple[Scan, ...], root: WindowAggregate) -> Syn
     return Synopsis(feeds, keys, draft.detail_type, draft.keep)
 
 
-def scans_of(operator: Operator, query: str) -> tuple[Scan, ...]:
-    """The scans below an operator over one stream or a union of streams."""
-    match operator:
-        case Scan():
-            return (operator,)
-        case Union(inputs=inputs):
-            return tuple(scan for child in inputs for scan in scans_of(child, query))
-        case _:
-            raise SpecError(
-                Problem(
-                    "an aggregate over a join cannot be run by this version",
-                    query=query,
-                    hint="it can be checked and explained",
-                )
-            )
+def scans_of(operator: Operator) -> tuple[Scan, ...]:
+    """The scans below a node: of one stream, or of a union of streams, declared or derived."""
+    if isinstance(operator, Union):
+        return tuple(scan for child in operator.inputs for scan in scans_of(child))
+    assert isinstance(operator, Scan)
+    return (operator,)
 
 
 def column_of(scan: Scan, name: str) -> NamedExpression:

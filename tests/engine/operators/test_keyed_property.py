@@ -144,7 +144,7 @@ class World:
             end = self.operator.ends(standing, decision, {"r": self.clock})["r"]
             self.clock = StreamClock(self.clock.first_us, self.clock.last_us, end, 0)
         absorbed = self.absorb(rows, cut.slices)
-        moment = Moment(decision, False, standing, {"q": PLAN}, absorbed, {"r": self.clock},
+        moment = Moment(decision, False, standing, frozenset({"q"}), absorbed, {"r": self.clock},
                         ending=frozenset(["q"] if last else []))  # fmt: skip
         stepped = self.operator.step(moment)
         assert not stepped.failed, stepped.failed

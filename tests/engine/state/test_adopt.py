@@ -12,9 +12,9 @@ from headrace.engine.state.workload import adopt, plan_workload
 from headrace.errors import StateError
 from headrace.kernels.chunks import APART, Chunk, holding
 from headrace.language import bind_query, parse_schema
-from headrace.model import JoinSample, JoinState, JoinWay, KeyedState, StepFunction, Stream
+from headrace.model import AnswersState, JoinSample, JoinState, JoinWay, KeyedState, StepFunction, Stream
 from headrace.planning import FlowPlan, plan_query
-from headrace.policies import begin
+from headrace.policies import StreamClock, begin
 
 COLUMNS = "ts TIMESTAMP, k INT, v DOUBLE"
 FUNCTION = StepFunction("m:f", parse_schema("k INT, x DOUBLE"), parse_schema("k INT, m DOUBLE"))
@@ -24,6 +24,8 @@ SQL = {
     "join": "SELECT r.v, s.v AS w FROM r [RANGE 60 s] JOIN s [RANGE 60 s] ON r.k = s.k",
     "over": "SELECT w, COUNT(*) AS n FROM (SELECT s.v AS w FROM r [RANGE 9 s] JOIN s [RANGE 9 s] ON r.k = s.k) AS j "
     "[WINDOW 10 s] GROUP BY w",
+    "peak": "SELECT MAX(n) AS n FROM (SELECT k, COUNT(*) AS n FROM r GROUP BY window(ts, '10 s'), k) AS m "
+    "[WINDOW 1 min]",
     "other": "SELECT k, COUNT(*) AS n FROM r [WINDOW 10 s] GROUP BY k",
 }
 FOR_EVER = -(2**62)
@@ -119,17 +121,42 @@ def test_rows_of_other_columns_are_not_taken_for_those_that_were() -> None:
 
 
 def test_rows_below_an_aggregate_are_judged_as_well() -> None:
-    plan = planned("over")
+    (pairs,) = planned("over").below
     manifest = Manifest(
         5,
         5,
         queries={"over": QueryState(SQL["over"])},
-        nodes={plan.pairs.query.name: state_of("join", plan.pairs.forms)},
+        nodes={pairs.name: state_of("join", pairs.forms)},
     )
     assert come(manifest, "over") == (replace(manifest, coverage=come(manifest, "over")[0].coverage), "")
     found, said = come(manifest, "over", columns=COLUMNS.replace("DOUBLE", "FLOAT"))
     assert not found.flows
     assert "starts anew" in said
+
+
+def test_answers_that_others_read_begin_with_windows_whose_rows_are_to_come() -> None:
+    (answers,) = planned("peak").below
+    clocks = {name: StreamClock(0, 95_000_000, 90_000_000) for name in ("r", "s")}
+    found, said = come(Manifest(5, 5, clocks=clocks), "peak")
+    assert "its windows begin after what was seen so far" in said
+    assert found.nodes[answers.name] == AnswersState(since_us=95_000_001)
+    # The first window without a gap begins after the first answer that could lack rows.
+    assert found.queries["peak"].since_us == 95_000_000 + 10_000_000 + 1
+    assert found.clocks[answers.name] == StreamClock(last_us=105_000_000)
+    # Once they are there, another query that reads them goes on from what was seen of them.
+    known = replace(found, nodes={answers.name: AnswersState(100_000_000)}, coverage={})
+    known = replace(known, clocks={**clocks, answers.name: StreamClock(0, 99_999_999, 100_000_000)})
+    again, _ = come(replace(known, queries={}), "peak")
+    assert again.nodes == known.nodes
+    assert again.queries["peak"].since_us == 100_000_000
+
+
+def test_what_is_above_a_node_that_begins_anew_begins_anew() -> None:
+    (pairs,) = planned("over").below
+    manifest = Manifest(5, 5, queries={"over": QueryState(SQL["over"], answered_us=7)})
+    found, said = come(manifest, "over")
+    assert "starts anew" in said or "is new" in said
+    assert (found.queries["over"].answered_us, pairs.name in found.clocks) == (None, True)
 
 
 @pytest.mark.parametrize("facts", [{"ended": True}, {"failed": "KeyError"}])

@@ -6,13 +6,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.engine.failures import cause_of
 from headrace.engine.operators.answering import Answering, Given
 from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Moment, Stepped, Taking
 from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
-from headrace.model import SCHEDULE, Due, EpochDecision, streams_of
-from headrace.planning import AnswerPlan, QueryTimes, Scheduled, Workload, groups_of, streams_read
-from headrace.policies import StreamClock, due_windows, last_end_with_rows
+from headrace.kernels.absorb import Absorbed
+from headrace.kernels.chunks import Chunk
+from headrace.kernels.values import spelled
+from headrace.model import SCHEDULE, AnswersState, Due, EpochDecision
+from headrace.planning import AnswerPlan, QueryTimes, Scheduled, Workload, groups_of
+from headrace.policies import StreamClock, due_windows, last_end_with_rows, watermark_of
 
 __all__ = ["AggregateOperator"]
 
@@ -55,30 +59,60 @@ class AggregateOperator:
         return Taking(kept=tuple(part.kept.values()))
 
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
-        """Past the end of every window that holds a stream's rows, or pairs made of them."""
+        """Past the end of every window that holds a stream's rows."""
         scheduled, ends = _scheduled(standing, decision), dict[str, int]()
+        nodes = standing.workload.under(standing.live)
         for name, plan in standing.workload.plans.items():
-            if name not in standing.live:
+            if name not in nodes:
                 continue
             window = scheduled.window_of(name)
-            for stream in streams_of(plan.query.root):
+            for stream in plan.reads:
                 last = clocks[stream].last_us
                 if last is not None and clocks[stream].watermark_us is not None:
                     ends[stream] = max(last_end_with_rows(window, last), ends.get(stream, EVER[0]))
-            below = () if plan.pairs is None else streams_read(plan)
-            lasts = [last for stream in below if (last := clocks[stream].last_us) is not None]
-            if plan.pairs is not None and plan.pairs.feeds is not None and lasts:
-                # Pairs are dated later than the last of their rows came by at most the delay.
-                end = last_end_with_rows(window, max(lasts)) + plan.pairs.feeds.delay_us
-                ends |= {stream: max(end, ends.get(stream, EVER[0])) for stream in below}
         return ends
 
     def step(self, moment: Moment) -> Stepped:
+        stepped = self._feed(moment)
+        if not moment.nodes or any(name in moment.standing.workload.queries for name in moment.nodes):
+            # Queries are in the last round; the schedule learns of epochs without any, too.
+            stepped.add(self._answer(moment))
+        return stepped
+
+    def _feed(self, moment: Moment) -> Stepped:
+        """Gives all aligned windows that time has passed to the nodes above, whatever the schedule has to say.
+
+        Windows without rows have no answers, so that there are never too many.
+        """
+        stepped, reached = Stepped(), dict[str, Answered]()
+        for name, plan in moment.answers.items():
+            if plan.feeds is None:
+                continue
+            state, now = _answers_state(name, moment), watermark_of(moment.after, plan.reads)
+            times, absorbed = _times(plan, moment, state.answered_us, state.since_us), Absorbed()
+            due = None if times is None else due_windows(plan.aggregate.window, times.after_us, None, now)
+            if due is not None:
+                given = Given(moment.decision.epoch, moment.replay, {name: due}, _chunks(moment))
+                try:
+                    results = self._answering.results(moment.standing.workload, name, given)
+                    absorbed = moment.feed(plan.feeds.stream, results)
+                except Exception as failure:
+                    stepped.failed[name] = cause_of(failure, spelled(plan.query.root))
+                    continue
+            until = state.answered_us if due is None else due.last_us
+            reached[name] = Answered(until)
+            stepped.fed += absorbed
+            stepped.clocks[plan.feeds.name] = moment.clock_of(plan.feeds, now, absorbed)
+            stepped.state[name] = AnswersState(until, state.since_us, plan.forms)
+        stepped.expired = _expired(moment.standing.workload, reached)
+        return stepped
+
+    def _answer(self, moment: Moment) -> Stepped:
         began = time.monotonic()
         epoch = _Epoch(moment, _scheduled(moment.standing, moment.decision))
         self._schedule(epoch)
         workload, decision = epoch.workload, moment.decision
-        given = Given(decision.epoch, moment.replay, epoch.due, (*moment.chunks, *moment.absorbed.chunks))
+        given = Given(decision.epoch, moment.replay, epoch.due, _chunks(moment))
         answered = self._answering.answer(workload, moment.sinks, given)
         alive = [name for name in _alive(moment) if name not in answered.failed]
         stepped = Stepped(answered.rows, answered.failed, unfinished=epoch.unfinished)
@@ -95,7 +129,7 @@ class AggregateOperator:
     def _schedule(self, epoch: _Epoch) -> None:
         """Which executions are due, now that time has advanced for all streams, derived ones included."""
         moment, scheduled = epoch.moment, epoch.scheduled
-        times = {n: found for n in _alive(moment) if (found := _times(n, moment)) is not None}
+        times = {name: found for name in _alive(moment) if (found := _query_times(name, moment)) is not None}
         scheduled.plan(times, moment.before, moment.after, moment.decision.flush is not None)
         for name, due in scheduled.due.items():
             ends_us = moment.standing.manifest.queries[name].ends_us
@@ -128,7 +162,7 @@ class AggregateOperator:
             return True
         if name not in epoch.scheduled.left:
             return False
-        times = _times(name, epoch.moment)
+        times = _query_times(name, epoch.moment)
         after = given.last_us if given is not None else None if times is None else times.after_us
         return due_windows(epoch.scheduled.window_of(name), after, None, ends_us) is not None
 
@@ -139,21 +173,32 @@ def _scheduled(standing: Standing, decision: EpochDecision) -> Scheduled:
 
 
 def _alive(moment: Moment) -> list[str]:
-    standing = moment.standing
-    return [name for name in standing.live if name in standing.workload.plans and name not in moment.failed]
+    return [name for name, plan in moment.answers.items() if plan.feeds is None]
 
 
-def _times(name: str, moment: Moment) -> QueryTimes | None:
-    """After which time a query's next window can end; None before its first row."""
-    plan: AnswerPlan = moment.standing.workload.plans[name]
+def _chunks(moment: Moment) -> tuple[Chunk, ...]:
+    return (*moment.chunks, *moment.absorbed.chunks)
+
+
+def _answers_state(node: str, moment: Moment) -> AnswersState:
+    found = moment.state.get(node)
+    return found if isinstance(found, AnswersState) else AnswersState()
+
+
+def _query_times(name: str, moment: Moment) -> QueryTimes | None:
     state = moment.standing.manifest.queries[name]
-    own = [moment.after[stream] for stream in streams_of(plan.query.root)]
+    return _times(moment.standing.workload.plans[name], moment, state.answered_us, state.since_us)
+
+
+def _times(plan: AnswerPlan, moment: Moment, answered_us: int | None, since_us: int | None) -> QueryTimes | None:
+    """After which time a node's next window can end; None before its first row."""
+    own = [moment.after[stream] for stream in plan.reads]
     last = max((clock.last_us for clock in own if clock.last_us is not None), default=None)
-    if state.answered_us is not None:
-        return QueryTimes(state.answered_us, last)
-    if state.since_us is not None:
+    if answered_us is not None:
+        return QueryTimes(answered_us, last)
+    if since_us is not None:
         # Windows that began before the query did lack rows: the first whole one starts at `since`.
-        return QueryTimes(state.since_us + plan.aggregate.window.size_us - 1, last, fresh=True)
+        return QueryTimes(since_us + plan.aggregate.window.size_us - 1, last, fresh=True)
     first = min((clock.first_us for clock in own if clock.first_us is not None), default=None)
     return None if first is None else QueryTimes(first, last)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.failures import blamed, cause_of, raise_if_not_a_querys
 from headrace.engine.operators.finishing import answer_ddl, answer_schema, direct_finish, spark_finish
@@ -27,6 +27,9 @@ from headrace.kernels.slots import Slots, SlotsDelivery, SlotsTask
 from headrace.kernels.values import spelled
 from headrace.model import Due, Spent
 from headrace.planning import Workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["Answered", "Answering", "Given", "adopt", "hand_over", "writes_parquet"]
 
@@ -133,6 +136,12 @@ class Answering:
             self._deliver_by_sql(workload, sinks[name], name, work, panes, given, answered)
         return answered
 
+    def results(self, workload: Workload, name: str, given: Given) -> DataFrame:
+        """The results of one node that is due, as Spark SQL finishes them."""
+        query, work = workload.plans[name].query, Work(self.spec(workload, name), given.due[name], None, None)
+        task = AnswerTask(self._panes(workload, {name: work}, given), work, answer_schema(query))
+        return spark_finish(self._io.rows(task, self._bins, answer_ddl(query.root)), query.finish)
+
     def _finished(
         self,
         workload: Workload,
@@ -219,7 +228,7 @@ class Answering:
         query = workload.plans[name].query
         task = AnswerTask(panes, work, answer_schema(query))
         try:
-            answers = self._io.rows(task, self._bins, answer_ddl(query))
+            answers = self._io.rows(task, self._bins, answer_ddl(query.root))
             results = spark_finish(answers, query.finish)
 
             def write() -> int:

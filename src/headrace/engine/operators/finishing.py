@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.finish import DirectFinish
-from headrace.model import Finish, Query, columns_of
+from headrace.model import Finish, Operator, Query, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,9 +67,9 @@ def answer_schema(query: Query) -> pa.Schema:
     return pa.schema(list(_column_types(query)))
 
 
-def answer_ddl(query: Query) -> str:
+def answer_ddl(root: Operator) -> str:
     """The same as Spark DDL."""
-    columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(query.root))
+    columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(root))
     return f"window_start TIMESTAMP, window_end TIMESTAMP{', ' if columns else ''}{columns}"
 
 

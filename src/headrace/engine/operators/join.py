@@ -40,13 +40,12 @@ from headrace.model import (
     SideSample,
     edge_into,
 )
-from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan, Workload, streams_read
+from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan, Workload
 from headrace.policies import JoinStats, SideStats, StreamClock, choose_way, learn_speeds, watermark_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from headrace.kernels.chunks import Chunk
 
 __all__ = ["JoinOperator"]
 
@@ -80,10 +79,9 @@ class JoinOperator:
 
     def decide(self, ask: Ask) -> Decided:
         decided, keep = dict[str, JoinDecision](), dict[str, float]()
-        flows, state, hosts = ask.standing.flows, ask.standing.manifest.nodes, self._io.slots
-        for owner, plan in _all(flows):
-            name = plan.query.name
-            memory = self._memory if _may_shed(flows[owner]) else None
+        workload, state, hosts = ask.standing.workload, ask.standing.manifest.nodes, self._io.slots
+        for name, plan in _joins(ask.standing.flows).items():
+            memory = self._memory if _may_shed(workload, name) else None
             decided[name] = self._decide(plan, _state_of(state, name), hosts, memory)
             if (part := decided[name].way.keep) < 1:
                 keep |= {edge_into(store.id, feed.stream): part for store in plan.stores for feed in store.feeds}
@@ -113,63 +111,54 @@ class JoinOperator:
         return choose_way(stats, self._way, None if state is None else state.way, slices)
 
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
-        joins = [plan for _, plan in _all(part.all_flows)]
-        cuts = {s.id: _cut(_decided(decision, plan.query.name), s.role) for plan in joins for s in plan.stores}
-        return Taking(stores=tuple(store for plan in joins for store in plan.stores), cuts=cuts)
+        joins = _joins(part.flows)
+        cuts = {s.id: _cut(_decided(decision, name), s.role) for name, plan in joins.items() for s in plan.stores}
+        return Taking(stores=tuple(store for plan in joins.values() for store in plan.stores), cuts=cuts)
 
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
-        ends: dict[str, int] = {}
-        for name, plan in standing.flows.items():
-            end = self._ends(plan, clocks) if isinstance(plan, JoinPlan) else None
-            for stream in streams_read(standing.workload.queries[name]) if end is not None else ():
-                ends[stream] = max(end or 0, ends.get(stream, EVER[0]))
-        return ends
-
-    def _ends(self, plan: JoinPlan, clocks: Mapping[str, StreamClock]) -> int | None:
         """An inner join has no open results; outer ones give every row without a match once time has passed it."""
-        if all(each.join.how == "inner" for each in plan.in_order):
-            return None
-        last = max(_last(each, side, clocks) for each in plan.in_order for side in SIDES)
-        delays = sum(each.feeds.delay_us for each in plan.in_order if each.feeds is not None)
-        return None if last == EVER[0] else last + plan.reach_us + delays + 1
+        ends: dict[str, int] = {}
+        for plan in _joins(standing.flows).values():
+            last = max(_last(plan, side, clocks) for side in SIDES)
+            if plan.join.how != "inner" and last != EVER[0]:
+                end = last + plan.span_us + 1
+                ends |= {stream: max(end, ends.get(stream, end)) for stream in plan.reads}
+        return ends
 
     # step ------------------------------------------------------------------------------------------------------------
 
     def step(self, moment: Moment) -> Stepped:
         stepped = Stepped()
-        run = _Epoch(moment, dict(moment.after))
+        joins = _joins(moment.flows)
+        run = _Epoch(moment)
         direct: dict[str, JoinWork] = {}
-        for owner, plan in _all(moment.flows):
-            if owner in stepped.failed:
-                continue
-            # What is below others is decided under a name of its own; results and failures are the query's.
-            with _guarded(owner, stepped):
-                work = self._work(plan, run)
+        for name, plan in joins.items():
+            with _guarded(name, stepped):
+                work = self._work(plan, moment)
                 if plan.feeds is not None:
-                    self._feed(plan, work, run)
+                    self._feed(plan, work, moment, stepped)
                 elif work.picked is not None:
-                    direct |= {owner: work} if _has_work(work) else {}
+                    direct |= {name: work} if _has_work(work) else {}
                 elif _has_work(work):
-                    stepped.rows[owner] = self._deliver_by_sql(owner, plan, work, run)
+                    stepped.rows[name] = self._deliver_by_sql(plan, work, moment)
         if direct:
             self._deliver(direct, run, stepped)
-        for owner, plan in _all(moment.flows):
-            if owner in stepped.failed:
+        for name, plan in joins.items():
+            if name in stepped.failed:
                 continue
-            expired, name = self._expired(plan, run.after), plan.query.name
+            expired = self._expired(plan, moment.after)
             stepped.expired |= {plan.store(side).id: expired[side] for side in SIDES}
             counted = run.counted.get(name, [])
-            stepped.state[name] = self._learned(plan, run, counted, expired)
+            stepped.state[name] = self._learned(plan, moment, counted, expired)
             if counted:
                 stepped.observed[name] = _shown(counted)
-        stepped.fed, stepped.clocks = run.fed, {name: run.after[name] for name in run.made}
         return stepped
 
-    def _work(self, plan: JoinPlan, run: _Epoch) -> JoinWork:
-        join, decision = plan.join, _decided(run.moment.decision, plan.query.name)
+    def _work(self, plan: JoinPlan, moment: Moment) -> JoinWork:
+        join, decision = plan.join, _decided(moment.decision, plan.name)
         stores = plan.store(LEFT).id, plan.store(RIGHT).id
-        reach = self._expired(plan, run.moment.before)
-        held = holding(run.moment.chunks, {store: reach[side] for store, side in zip(stores, SIDES, strict=True)})
+        reach = self._expired(plan, moment.before)
+        held = holding(moment.chunks, {store: reach[side] for store, side in zip(stores, SIDES, strict=True)})
         matching = Matching(
             join.left.window.size_us,
             join.right.window.size_us,
@@ -181,14 +170,14 @@ class JoinOperator:
         work = JoinWork(
             stores,
             (held[stores[0]], held[stores[1]]),
-            tuple(c.name for c in run.fresh if any(id_ in stores for id_, _ in c.ends)),
+            tuple(c.name for c in moment.absorbed.chunks if any(id_ in stores for id_, _ in c.ends)),
             matching,
             decision.way.hosts,
             decision.mixed,
             (len(plan.store(LEFT).columns), len(plan.store(RIGHT).columns)),
-            closing=(self._closing(plan, LEFT, run), self._closing(plan, RIGHT, run)),
+            closing=(self._closing(plan, LEFT, moment), self._closing(plan, RIGHT, moment)),
         )
-        sink = run.moment.sinks.get(plan.query.name)
+        sink = moment.sinks.get(plan.name)
         after = join.where is not None and join.how != "inner"
         if plan.feeds is not None or plan.picked is None or join.rest is not None or after:
             return work
@@ -201,10 +190,10 @@ class JoinOperator:
         picked = tuple((SIDES.index(side), column) for side, column in chosen)
         return replace(work, picked=picked, schema=schema, staging=sink.staging)
 
-    def _closing(self, plan: JoinPlan, side: str, run: _Epoch) -> Closing | None:
+    def _closing(self, plan: JoinPlan, side: str, moment: Moment) -> Closing | None:
         if not plan.keeps(side):
             return None
-        before, after = (_closed(plan, side, clocks) for clocks in (run.moment.before, run.after))
+        before, after = (_closed(plan, side, clocks) for clocks in (moment.before, moment.after))
         if after is None:
             return None
         return Closing(EVER[0] if before is None else before, after)
@@ -239,30 +228,30 @@ class JoinOperator:
         task = PairsTask(self._folder, work, pairs_schema(plan))
         return self._io.rows(task, max(work.hosts) + 1, pairs_ddl(plan))
 
-    def _deliver_by_sql(self, owner: str, plan: JoinPlan, work: JoinWork, run: _Epoch) -> int:
+    def _deliver_by_sql(self, plan: JoinPlan, work: JoinWork, moment: Moment) -> int:
         with spark_join(self._pairs(plan, work), plan) as results:
-            return run.moment.sinks[owner].write(results, run.moment.decision.epoch, run.moment.replay) or 0
+            return moment.sinks[plan.name].write(results, moment.decision.epoch, moment.replay) or 0
 
-    def _feed(self, plan: JoinPlan, work: JoinWork, run: _Epoch) -> None:
-        """Absorbs a join's pairs, as rows of a stream, into what is above it: another join's store, or panes."""
+    def _feed(self, plan: JoinPlan, work: JoinWork, moment: Moment, stepped: Stepped) -> None:
+        """Absorbs a join's pairs, as rows of a stream, into what the nodes above it keep."""
         assert plan.feeds is not None
-        stream, moment = plan.feeds.stream, run.moment
         absorbed = Absorbed()
         if _has_work(work):
             with spark_join(self._pairs(plan, work), plan) as pairs:
-                absorbed = moment.feed(stream, pairs)
-        run.made.append(stream.name)
-        run.after[stream.name] = _derived_clock(plan, moment.before[stream.name], run.after, absorbed)
-        run.fed = run.fed + absorbed
+                absorbed = moment.feed(plan.feeds.stream, pairs)
+        now = watermark_of(moment.after, plan.reads)
+        now = None if now is None else now - plan.feeds.delay_us
+        stepped.clocks[plan.feeds.name] = moment.clock_of(plan.feeds, now, absorbed)
+        stepped.fed += absorbed
 
     # observe ---------------------------------------------------------------------------------------------------------
 
     def _learned(
-        self, plan: JoinPlan, run: _Epoch, counted: Sequence[Counted], expired: Mapping[str, int]
+        self, plan: JoinPlan, moment: Moment, counted: Sequence[Counted], expired: Mapping[str, int]
     ) -> JoinState:
         """What the next decisions are made by."""
-        name, moment, absorbed = plan.query.name, run.moment, run.moment.absorbed + run.fed
-        state, decision = _state_of(moment.state, name), _decided(moment.decision, name)
+        absorbed = moment.absorbed
+        state, decision = _state_of(moment.state, plan.name), _decided(moment.decision, plan.name)
         sample = JoinSample() if decision.sampled or state is None else state.sample
         sides = [
             _sampled(
@@ -284,7 +273,7 @@ class JoinOperator:
             until,
             JoinSample(
                 sample.epochs + bool(absorbed.counts),
-                sample.advance_us + _advance_us(plan, moment.before, run.after),
+                sample.advance_us + _advance_us(plan, moment.before, moment.after),
                 *sides,
             ),
             (0 if state is None else state.shed) + sum(_shed(absorbed, store.id) for store in plan.stores),
@@ -294,54 +283,29 @@ class JoinOperator:
 
 @dataclass
 class _Epoch:
-    """A moment while joins are stepped: time after it, derived streams included, and what those brought."""
+    """A moment while joins are stepped, and what their hosts say they did."""
 
     moment: Moment
-    after: dict[str, StreamClock]
-    fed: Absorbed = field(default_factory=Absorbed)
-    made: list[str] = field(default_factory=list)
     counted: dict[str, list[Counted]] = field(default_factory=dict)
-
-    @property
-    def fresh(self) -> tuple[Chunk, ...]:
-        return (*self.moment.absorbed.chunks, *self.fed.chunks)
 
 
 @contextmanager
-def _guarded(owner: str, stepped: Stepped) -> Iterator[None]:
-    """Notes what goes wrong for one query, so that the others are not disturbed."""
+def _guarded(node: str, stepped: Stepped) -> Iterator[None]:
+    """Notes what goes wrong for one join, so that the others are not disturbed."""
     try:
         yield
     except Exception as failure:
-        stepped.failed[owner] = cause_of(failure)
+        stepped.failed[node] = cause_of(failure)
 
 
-def _may_shed(plan: FlowPlan) -> bool:
+def _may_shed(workload: Workload, node: str) -> bool:
     """Whether rows may be left out: of an outer join that would make others look as if they had met nobody."""
-    return isinstance(plan, JoinPlan) and all(each.join.how == "inner" for each in plan.in_order)
+    trees = (workload.queries[query].tree for query in workload.queries_over(node))
+    return all(not isinstance(plan, JoinPlan) or plan.join.how == "inner" for tree in trees for plan in tree)
 
 
-def _all(flows: Mapping[str, FlowPlan]) -> list[tuple[str, JoinPlan]]:
-    """All joins, those below others first, each with the query it belongs to."""
-    return [(name, each) for name, plan in flows.items() if isinstance(plan, JoinPlan) for each in plan.in_order]
-
-
-def _derived_clock(
-    plan: JoinPlan, before: StreamClock, clocks: Mapping[str, StreamClock], absorbed: Absorbed
-) -> StreamClock:
-    """Time of the stream that a join's pairs make."""
-    assert plan.feeds is not None
-    seen = absorbed.counts.get(plan.feeds.name)
-    now = watermark_of(clocks, [stream for streams in plan.streams.values() for stream in streams])
-    marks = [m for m in (before.watermark_us, None if now is None else now - plan.feeds.delay_us) if m is not None]
-    firsts = [t for t in (before.first_us, seen.first_us if seen else None) if t is not None]
-    lasts = [t for t in (before.last_us, seen.last_us if seen else None) if t is not None]
-    return replace(
-        before,
-        first_us=min(firsts, default=None),
-        last_us=max(lasts, default=None),
-        watermark_us=max(marks, default=None),
-    )
+def _joins(flows: Mapping[str, FlowPlan]) -> dict[str, JoinPlan]:
+    return {name: plan for name, plan in flows.items() if isinstance(plan, JoinPlan)}
 
 
 def _state_of(states: Mapping[str, NodeState], name: str) -> JoinState | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.engine.operators.projection import text_literal
 from headrace.kernels.arrow_types import arrow_type
 from headrace.model import Column
 from headrace.planning import LEFT, PAIR_TIME, RIGHT, JoinPlan
@@ -44,7 +45,7 @@ def spark_join(candidates: DataFrame, plan: JoinPlan) -> Iterator[DataFrame]:
     join = plan.join
     names = {LEFT: join.left.alias, RIGHT: join.right.alias}
     structs = [
-        f"named_struct({', '.join(f'{_text(c.name)}, {letter}{n}' for n, c in columns)}) AS `{names[side]}`"
+        f"named_struct({', '.join(f'{text_literal(c.name)}, {letter}{n}' for n, c in columns)}) AS `{names[side]}`"
         for letter, side in _SIDES
         if (columns := _numbered(plan, side))
     ]
@@ -71,7 +72,3 @@ def spark_join(candidates: DataFrame, plan: JoinPlan) -> Iterator[DataFrame]:
     finally:
         if outer:
             rows.unpersist()
-
-
-def _text(name: str) -> str:
-    return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -33,7 +33,7 @@ from headrace.kernels.finish import DirectFinish
 from headrace.kernels.keyed import BinReport, Kernel, KeyedTask, KeyedWork, Left, MiniWork, RowsKernel, Worked
 from headrace.kernels.steps import StepKernel
 from headrace.kernels.values import spelled
-from headrace.model import Column, EpochDecision, KeyedDecision, KeyedMeasures, KeyedState, streams_of
+from headrace.model import Column, EpochDecision, KeyedDecision, KeyedMeasures, KeyedState
 from headrace.planning import FlowPlan, RowsPlan, StepPlan, Workload
 from headrace.policies import FluxSettings, Measured, StreamClock, account, begin, decide_keyed, watermark_of
 
@@ -177,7 +177,7 @@ class KeyedOperator:
         return decide_keyed(state, bins, self._settings, self._query(name, plan).merges)
 
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
-        mine = _mine(part.all_flows)
+        mine = _mine(part.flows)
         cuts = {
             plan.stores[0].id: Cut(slices=len(_decided(name, decision).owners), apart=True)
             for name, plan in mine.items()
@@ -188,10 +188,9 @@ class KeyedOperator:
         """Past the last row of all streams of a query."""
         ends: dict[str, int] = {}
         for plan in _mine(standing.flows).values():
-            streams = streams_of(plan.query.root)
-            lasts = [last for stream in streams if (last := clocks[stream].last_us) is not None]
+            lasts = [last for stream in plan.reads if (last := clocks[stream].last_us) is not None]
             if lasts:
-                ends |= {stream: max(max(lasts) + 1, ends.get(stream, _NEVER)) for stream in streams}
+                ends |= {stream: max(max(lasts) + 1, ends.get(stream, _NEVER)) for stream in plan.reads}
         return ends
 
     def step(self, moment: Moment) -> Stepped:
@@ -203,7 +202,8 @@ class KeyedOperator:
         bins = max(decision.bins for decision in decisions.values())
         states = {name: self._state(moment.state.get(name), d.bins, len(d.owners)) for name, d in decisions.items()}
         works = {name: self._work(name, moment, states[name], decisions[name]) for name in names}
-        task = KeyedTask(self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()))
+        others = frozenset(_mine(moment.standing.flows)) - works.keys()
+        task = KeyedTask(self._checkpoint.state_folder, moment.decision.epoch, tuple(works.values()), others)
         began = time.monotonic()
         reports: list[BinReport] = blamed(lambda: self._io.run(task, bins, Stays.PROCESS))
         seconds = time.monotonic() - began
@@ -216,6 +216,7 @@ class KeyedOperator:
                 self._account(
                     name, moment, states[name], decisions[name], works[name], mine, reports, most, seconds, stepped
                 )
+                self._tell_time(name, moment, stepped)
         self._probe("after-keyed")
         return stepped
 
@@ -254,7 +255,7 @@ class KeyedOperator:
         query = self._query(name, moment.flows[name])
         store = query.plan.stores[0].id
         fresh = tuple(c for c in moment.absorbed.chunks if c.level == APART and store in dict(c.ends))
-        watermark = watermark_of(moment.after, streams_of(query.plan.query.root))
+        watermark = watermark_of(moment.after, query.plan.reads)
         waits = frozenset(decision.waits)
         shares: dict[int, tuple[int, ...]] = {item.mini: item.bins for item in decision.splits}
         works: dict[int, list[MiniWork]] = {}
@@ -270,8 +271,8 @@ class KeyedOperator:
             helpers = shares.get(mini, (owner,))
             for i, bin_ in enumerate(helpers):
                 works.setdefault(bin_, []).append(replace(each, share=(i, len(helpers))))
-        sink = moment.sinks[name]
-        writes = writes_parquet(sink, self._io)
+        sink = moment.sinks.get(name)
+        writes = sink is not None and writes_parquet(sink, self._io)
         steps = isinstance(query.plan, StepPlan)
         finish: DirectFinish | None = direct_finish(query.plan.query) if writes and not steps else None
         direct = finish is not None or (writes and steps)
@@ -326,13 +327,13 @@ class KeyedOperator:
             return
         files = [each.file for each in sorted(worked, key=lambda each: each.bin) if each.file is not None]
         stepped.rows[name] = sum(each.results for each in worked)
-        sink, epoch = moment.sinks[name], moment.decision.epoch
+        sink, epoch = moment.sinks.get(name), moment.decision.epoch
         if work.direct:
             assert isinstance(sink, FileSink)
             self._probe("mid-sinks")
             hand_over(sink, files, name, (epoch, moment.replay), stepped)
             return
-        if not files and not moment.replay:
+        if not files and (sink is None or not moment.replay):
             return
         query = self._queries[name]
         paths = [f"{for_spark(work.staging)}/{file}" for file in files]
@@ -340,11 +341,24 @@ class KeyedOperator:
             reader = self._spark.read.schema(query.ddl)
             # An epoch that is repeated may have had results before, in whose place there are none now.
             raw = reader.parquet(*paths) if paths else self._spark.createDataFrame([], query.ddl)
-            sink.write(spark_finish(raw, query.plan.query.finish), epoch, moment.replay)
+            results = spark_finish(raw, query.plan.query.finish)
+            if query.plan.feeds is not None:
+                stepped.fed += moment.feed(query.plan.feeds.stream, results)
+            elif sink is not None:
+                sink.write(results, epoch, moment.replay)
         except Exception as failure:
             stepped.failed[name] = cause_of(failure, spelled(query.plan.query.root))
         finally:
             self._checkpoint.storage.delete(work.staging.removeprefix(f"{self._checkpoint.storage.root}/"))
+
+    def _tell_time(self, name: str, moment: Moment, stepped: Stepped) -> None:
+        """The clock of the stream that results make: rows of all mini-partitions have theirs up to there."""
+        derived, state = moment.flows[name].feeds, stepped.state[name]
+        if derived is not None:
+            assert isinstance(state, KeyedState)
+            done = [time for time in state.done_us if time is not None and time > _NEVER]
+            now = min(done) if len(done) == len(state.done_us) else None
+            stepped.clocks[derived.name] = moment.clock_of(derived, now, stepped.fed)
 
     def _account(
         self,

@@ -7,7 +7,8 @@ no kind; it calls
     decide    1 admit: what the operator will do, with the reason; logged before it acts, read again on replay
     takes     2 absorb: what the one pass over the rows has to keep for it, and how that is cut
     ends      3 advance: how far a flush has to bring the time of a stream
-    step      4 answer: reads state and rows, delivers results, makes state, says what may be forgotten
+    step      4 answer: reads state and rows, delivers results, makes state, says what may be forgotten; once for each
+              round of nodes, those below others first
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from headrace.engine.state.checkpoint import NodeState, QueryState
 from headrace.kernels.absorb import Absorbed, Cut
 from headrace.kernels.chunks import Chunk
 from headrace.model import EpochDecision, Flush, JoinMeasures, KeyedMeasures, NodeDecision, Stream
-from headrace.planning import FlowPlan, Kept, RowStore, Workload
+from headrace.planning import AnswerPlan, Derived, FlowPlan, Kept, RowStore, Workload
 from headrace.policies import StreamClock
 
 if TYPE_CHECKING:
@@ -73,23 +74,33 @@ def _no_feed(stream: Stream, rows: DataFrame) -> Absorbed:
 
 @dataclass(frozen=True)
 class Moment:
-    """An epoch as an operator sees it: time before and after its rows, all state, the queries alive and their sinks.
+    """A round of an epoch as an operator sees it: time before and after its rows, all state, the nodes to step.
 
-    `chunks` were there before the epoch, `absorbed.chunks` came with its rows and with those of derived streams.
-    `state` is what operators left in the last manifest; `ending` are queries that this epoch is the last of. `feed`
-    absorbs rows that an operator makes, as rows of a derived stream. `other_s` is what the epoch takes besides a step.
+    `nodes` are those of this round that live queries need; what they read has been stepped in rounds before. `chunks`
+    were there before the epoch, `absorbed.chunks` came with its rows and with those of derived streams. `state` is what
+    operators left in the last manifest; `ending` are queries that this epoch is the last of. `feed` absorbs rows that
+    an operator makes, as rows of a derived stream. `other_s` is what the epoch takes besides a step.
     """
 
     decision: EpochDecision
     replay: bool
     standing: Standing
-    flows: Mapping[str, FlowPlan]
+    nodes: frozenset[str]
     absorbed: Absorbed
     after: Mapping[str, StreamClock]
-    failed: Mapping[str, str] = field(default_factory=dict)
     ending: frozenset[str] = frozenset()
     feed: Callable[[Stream, DataFrame], Absorbed] = _no_feed
     other_s: float = 0.0
+
+    @property
+    def flows(self) -> dict[str, FlowPlan]:
+        """The nodes of this round that make results of rows as they come."""
+        return {name: plan for name, plan in self.standing.workload.flows.items() if name in self.nodes}
+
+    @property
+    def answers(self) -> dict[str, AnswerPlan]:
+        """The nodes of this round that panes answer."""
+        return {name: plan for name, plan in self.standing.workload.plans.items() if name in self.nodes}
 
     @property
     def sinks(self) -> Mapping[str, Sink]:
@@ -107,9 +118,23 @@ class Moment:
     def before(self) -> Mapping[str, StreamClock]:
         return self.standing.clocks
 
-    def is_last(self, query: str) -> bool:
-        """Whether nothing of a query's results may be put off to another epoch."""
-        return self.decision.flush is not None or query in self.ending
+    def is_last(self, node: str) -> bool:
+        """Whether nothing of a node's results may be put off to another epoch."""
+        over = self.standing.workload.queries_over(node)
+        return self.decision.flush is not None or any(query in self.ending for query in over)
+
+    def clock_of(self, derived: Derived, now_us: int | None, absorbed: Absorbed) -> StreamClock:
+        """The time of a derived stream after results were absorbed of it; none to come is older than `now_us`."""
+        before, seen = self.before[derived.name], absorbed.counts.get(derived.name)
+        marks = [mark for mark in (before.watermark_us, now_us) if mark is not None]
+        firsts = [time for time in (before.first_us, seen.first_us if seen else None) if time is not None]
+        lasts = [time for time in (before.last_us, seen.last_us if seen else None) if time is not None]
+        return replace(
+            before,
+            first_us=min(firsts, default=None),
+            last_us=max(lasts, default=None),
+            watermark_us=max(marks, default=None),
+        )
 
 
 @dataclass(frozen=True)
@@ -142,7 +167,7 @@ class Answered:
 
 @dataclass
 class Stepped:
-    """What operators made of an epoch, by query, and of what they keep.
+    """What operators made of an epoch, by node, and of what they keep.
 
     `expired` gives per synopsis and store the time before which nothing is needed any more: chunks that hold nothing
     newer go. `clocks` are those of streams they make, `chunks` what was absorbed of these, or state of their own.
@@ -167,7 +192,8 @@ class Stepped:
         self.failed |= other.failed
         self.answered |= other.answered
         self.state |= other.state
-        self.expired |= other.expired
+        # Nodes of several rounds may need the same panes.
+        self.expired |= {id_: min(time, self.expired.get(id_, time)) for id_, time in other.expired.items()}
         self.clocks |= other.clocks
         self.fed += other.fed
         self.chunks += other.chunks
@@ -200,4 +226,4 @@ class Operator(Protocol):
         """By stream the time that a flush has to bring it to; streams without one may stay where they are."""
 
     def step(self, moment: Moment) -> Stepped:
-        """Makes results of the epoch's rows and puts them where the sinks find them."""
+        """Makes results of the epoch's rows, puts them where the sinks find them, or feeds them to nodes above."""

@@ -10,7 +10,7 @@ from headrace.kernels.panes import layout_of
 from headrace.model import Feed, Stream
 from headrace.planning import Kept, RowFeed, RowStore
 
-__all__ = ["projection"]
+__all__ = ["projection", "text_literal"]
 
 _PLAIN_COLUMN = re.compile(r"`?\w+`?\.`?\w+`?")
 
@@ -23,7 +23,7 @@ def projection(
     stores: Sequence[RowStore] = (),
     hashed: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Projection:
-    """The columns all synopses and row stores need, each distinct expression once.
+    """The columns all synopses and row stores need of some streams, each distinct expression once.
 
     An expression that could fail is evaluated for rows that are admitted and pass the query's filter, no others. The
     bounds of admission come as array literals indexed by stream, which keeps the text of the generated code, and so
@@ -68,7 +68,7 @@ def projection(
     feeds = tuple(
         (
             layout_of(k.synopsis, k.measures, k.pane_us),
-            tuple(feed(k, i, source) for i, source in enumerate(k.synopsis.feeds)),
+            tuple(feed(k, i, source) for i, source in enumerate(k.synopsis.feeds) if source.stream in position),
         )
         for k in kept
     )
@@ -81,7 +81,7 @@ def projection(
         return column(f"xxhash64({fields}, {SEED}[{i}])", None)
 
     hashes = tuple(hash_of(i, stream) for i, stream in enumerate(streams))
-    rows = tuple((store.id, tuple(row_feed(source) for source in store.feeds)) for store in stores)
+    rows = tuple((s.id, tuple(row_feed(f) for f in s.feeds if f.stream in position)) for s in stores)
     select = [f"{time} AS _t"]
     if len(streams) > 1:
         select.append("_s")
@@ -90,3 +90,8 @@ def projection(
         select.append(f"COALESCE({bad}, false) AS _bad")
     select += [f"{sql} AS {name}" for sql, name in columns.items()]
     return Projection(tuple(select), feeds, tuple(s.name for s in streams), bool(corrupt), rows, hashes)
+
+
+def text_literal(name: str) -> str:
+    """A name as a string of Spark SQL."""
+    return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"

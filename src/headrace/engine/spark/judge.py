@@ -16,10 +16,12 @@ from headrace.language import parse_type
 from headrace.model import (
     Aggregate,
     DataType,
+    Finish,
     Join,
     JoinSide,
     Operator,
     Query,
+    Results,
     RowsAggregate,
     Scan,
     Step,
@@ -46,25 +48,36 @@ def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: Da
         united = unite(streams, empty, everything)
         rows = united.by_stream(united.rows)
     root = _judged(query.root, query, rows)
-    judged = replace(query, root=root)
+    return replace(query, root=root, finish=_finish(root, query.finish, query, rows))
+
+
+def _finish(root: Operator, finish: Finish, query: Query, rows: DataFrame) -> Finish:
+    """What is made of an operator's columns, with Spark's types."""
     if isinstance(root, WindowAggregate | RowsAggregate):
         columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(root))
-        answers = spark.createDataFrame([], answer_ddl(judged) if isinstance(root, WindowAggregate) else columns)
-        sqls = [output.sql for output in query.finish.outputs]
-        types = _types(answers, sqls, query)
-        if query.finish.having is not None:
-            _types(answers, [query.finish.having], query)
-        outputs = tuple(replace(o, type=t) for o, t in zip(query.finish.outputs, types, strict=True))
-        judged = replace(judged, finish=replace(query.finish, outputs=outputs))
+        ddl = answer_ddl(root) if isinstance(root, WindowAggregate) else columns
+        answers = rows.sparkSession.createDataFrame([], ddl)
+        types = _types(answers, [output.sql for output in finish.outputs], query)
+        if finish.having is not None:
+            _types(answers, [finish.having], query)
+        return replace(finish, outputs=tuple(replace(o, type=t) for o, t in zip(finish.outputs, types, strict=True)))
     if isinstance(root, Join):
         known = {column.name: column.type for column in root.columns}
-        outputs = tuple(replace(o, type=known[o.sql]) for o in query.finish.outputs)
-        judged = replace(judged, finish=replace(query.finish, outputs=outputs))
-    return judged
+        return replace(finish, outputs=tuple(replace(o, type=known[o.sql]) for o in finish.outputs))
+    return finish
 
 
 def _judged(operator: Operator, query: Query, rows: DataFrame) -> Operator:
     match operator:
+        case Scan(of=Results() as results):
+            root = _judged(results.root, query, rows)
+            assert isinstance(root, WindowAggregate | RowsAggregate)
+            judged = replace(results, root=root, finish=_finish(root, results.finish, query, rows))
+            fields = ", ".join(f"`{output.name}`: {output.type}" for output in judged.finish.outputs)
+            made = rows.sparkSession.createDataFrame([], f"{operator.stream} STRUCT<{fields}>")
+            scan = _judged(replace(operator, of=None), query, made)
+            assert isinstance(scan, Scan)
+            return replace(scan, of=judged)
         case Scan(columns=columns, where=where):
             types = _types(rows, [c.sql for c in columns], query)
             if where is not None:
@@ -79,8 +92,8 @@ def _judged(operator: Operator, query: Query, rows: DataFrame) -> Operator:
         case Step(input=child):
             return replace(operator, input=_judged(child, query, rows))
         case Join(left=left, right=right):
-            judged = replace(operator, left=_side(left, query, rows), right=_side(right, query, rows))
-            return _joined(judged, query, rows)
+            sides = replace(operator, left=_side(left, query, rows), right=_side(right, query, rows))
+            return _joined(sides, query, rows)
 
 
 def _joined(join: Join, query: Query, rows: DataFrame) -> Join:

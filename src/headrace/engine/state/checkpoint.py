@@ -29,6 +29,7 @@ from headrace.errors import CorruptStateError, LockedError, StateError, VersionE
 from headrace.kernels.chunks import Chunk
 from headrace.model import (
     SCHEDULE,
+    AnswersState,
     Entry,
     EpochDecision,
     JoinState,
@@ -77,7 +78,7 @@ class QueryState:
         return replace(self, failed=shown(cause))
 
 
-NodeState = JoinState | KeyedState | Schedule
+NodeState = AnswersState | JoinState | KeyedState | Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,8 @@ class Manifest:
         return found if isinstance(found, Schedule) else Schedule()
 
     @property
-    def flows(self) -> dict[str, JoinState | KeyedState]:
-        """What is remembered of joins, row windows and functions."""
+    def flows(self) -> dict[str, AnswersState | JoinState | KeyedState]:
+        """What is remembered of joins, row windows, functions, and answers that others read."""
         return {name: node for name, node in self.nodes.items() if not isinstance(node, Schedule)}
 
     def to_json(self) -> dict[str, Any]:

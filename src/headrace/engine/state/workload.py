@@ -13,6 +13,7 @@ from headrace.errors import CorruptStateError, StateError
 from headrace.kernels.chunks import APART
 from headrace.language import is_own_text
 from headrace.model import (
+    AnswersState,
     Feed,
     Measure,
     QueryTerms,
@@ -22,7 +23,6 @@ from headrace.model import (
     Synopsis,
     plain,
     restored,
-    streams_of,
 )
 from headrace.planning import (
     AnswerPlan,
@@ -35,9 +35,8 @@ from headrace.planning import (
     Workload,
     assemble_workload,
     cover,
-    owner,
+    nodes_of,
     share,
-    streams_read,
 )
 from headrace.policies import StreamClock, newest_end, watermark_of
 
@@ -166,8 +165,7 @@ def restored_workload(
 
     Nothing is chosen anew: what is kept, and what supplies what, is as it was.
     """
-    aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AnswerPlan)}
-    flows = {name: plan for name, plan in plans.items() if isinstance(plan, FlowPlan)}
+    aggregates, flows = nodes_of(plans.values())
     demanded = {d.synopsis.id: d.synopsis for plan in aggregates.values() for d in plan.demands}
     details = {feed.detail for synopsis in demanded.values() for feed in synopsis.feeds}
     known = {id_: kept.synopsis for id_, kept in described.kept.items() if _is_own(kept, streams, details)}
@@ -186,8 +184,7 @@ def plan_workload(
     coverage: Mapping[str, Coverage],
 ) -> Workload:
     """How the plans share synopses, given what the checkpoint keeps already; each flow keeps rows of its own."""
-    aggregates = {name: plan for name, plan in plans.items() if isinstance(plan, AnswerPlan)}
-    flows = {name: plan for name, plan in plans.items() if isinstance(plan, FlowPlan)}
+    aggregates, flows = nodes_of(plans.values())
     if before is None:
         return replace(share(aggregates, streams), flows=flows)
     demanded = {d.synopsis.id for plan in aggregates.values() for d in plan.demands}
@@ -233,36 +230,31 @@ def adopt(
         states = {name: _fresh(plan, None) for name, plan in workload.queries.items()}
         fresh = {id_: cover(None, kept, None) for id_, kept in workload.kept.items()}
         return Manifest(-1, -1, queries={**states, **refused}, coverage=fresh)
+    anew = _anew(manifest, workload)
+    manifest = _begun(manifest, workload, anew)
     seen = {id_: _seen_us(manifest, kept) for id_, kept in workload.kept.items()}
-    coverage = {id_: cover(manifest.coverage.get(id_), kept, seen[id_]) for id_, kept in workload.kept.items()}
+    # Panes of a derived stream that begins anew begin with it.
+    old = {id_: c for id_, c in manifest.coverage.items() if id_ in seen and not _reads(workload.kept[id_], anew)}
+    coverage = {id_: cover(old.get(id_), kept, seen[id_]) for id_, kept in workload.kept.items()}
     queries: dict[str, QueryState] = {}
     for name, plan in workload.queries.items():
         known = manifest.queries.get(name)
-        if known is not None and _goes_on(manifest, plan):
+        if known is not None and _goes_on(manifest, plan, anew):
             queries[name] = replace(_with_lifetime(known, plan.query.lifetime_us), failed=None)
             if known.failed is not None:
                 note(f"query '{name}' had failed ({known.failed}) and goes on with its state of then")
             continue
         if isinstance(plan, FlowPlan):
             queries[name] = _fresh(plan, None)
-            anew = "is new" if known is None else "starts anew"
+            begins = "is new" if known is None else "starts anew"
             if known is not None and known.failed is not None:
-                anew = f"had failed ({known.failed}) and {anew}"
-            note(f"query '{name}' {anew}: its results are about rows from now on")
-            continue
-        if plan.pairs is not None:
-            # A pair dated just after what was seen may have a row from before it, which is not kept.
-            seen_us = _seen_last(manifest, streams_read(plan))
-            queries[name] = _fresh(plan, None if seen_us is None else seen_us + 1 + plan.pairs.reach_us)
-            note(
-                f"query '{name}' {'is new' if known is None else 'starts anew'}: its windows begin after what was seen"
-            )
+                begins = f"had failed ({known.failed}) and {begins}"
+            note(f"query '{name}' {begins}: its results are about rows from now on")
             continue
         since = complete_since(workload, name, coverage)
         new = since is not None and since == _latest(seen[id_] for id_ in workload.sources_of(name))
         since = _begun_us(manifest, plan) if since is None else since
-        own = streams_of(plan.query.root)
-        now = watermark_of({stream: manifest.clocks.get(stream, StreamClock()) for stream in own}, own)
+        now = watermark_of({s: manifest.clocks.get(s, StreamClock()) for s in plan.reads}, plan.reads)
         if since is not None and now is not None:
             # Of the windows that closed before it came, the newest is answered.
             window = plan.aggregate.window
@@ -282,9 +274,11 @@ def adopt(
     for name in manifest.queries:
         if name not in workload.queries and name not in refused:
             note(f"query '{name}' is gone: what only it needed goes with the next epoch")
-    # What operators remember of a query that starts anew is about other rows.
-    plans = workload.queries
-    flows = {n: s for n, s in manifest.flows.items() if owner(n) in plans and _goes_on(manifest, plans[owner(n)])}
+    # What operators remember of a node that starts anew is about other rows.
+    going = {name for name, plan in workload.queries.items() if _goes_on(manifest, plan, anew)}
+    going |= {plan.name for stream, plan in workload.derived.items() if stream not in anew}
+    flows = {name: state for name, state in manifest.flows.items() if name in going}
+    flows |= _first_answers(manifest, workload, anew)
     # Of one that cannot run now, a function's state waits for it.
     flows |= {
         n: s
@@ -292,8 +286,7 @@ def adopt(
         if n in refused and n in manifest.queries and refused[n].sql == manifest.queries[n].sql and s.outlives_failure
     }
     # Nor do chunks tell of rows of its earlier life.
-    going = {owner(name) for name in flows}
-    live = {*coverage, *(s.id for name, flow in workload.all_flows.items() if name in going for s in flow.all_stores)}
+    live = {*coverage, *(store.id for name in going & workload.flows.keys() for store in workload.flows[name].stores)}
     chunks = tuple(
         chunk if chunk.level == APART else replace(chunk, ends=tuple(end for end in chunk.ends if end[0] in live))
         for chunk in manifest.chunks
@@ -311,7 +304,41 @@ def forgettable(states: Mapping[str, QueryState], added: Sequence[str]) -> list[
     return over[:-KEPT_OVER]
 
 
-def _goes_on(manifest: Manifest, plan: AnswerPlan | FlowPlan) -> bool:
+def _anew(manifest: Manifest, workload: Workload) -> frozenset[str]:
+    """The derived streams that begin now: of nodes that are new, or keep other rows, and of those above such nodes."""
+    anew: set[str] = set()
+    for stream, plan in workload.derived.items():
+        state = manifest.flows.get(plan.name)
+        if state is None or state.forms != plan.forms or anew & set(plan.reads):
+            anew.add(stream)
+    return frozenset(anew)
+
+
+def _begun(manifest: Manifest, workload: Workload, anew: Collection[str]) -> Manifest:
+    """The manifest with clocks of the derived streams that begin now: what could lack rows is taken for seen."""
+    clocks = dict(manifest.clocks)
+    for stream, plan in workload.derived.items():
+        if stream in anew:
+            last = _latest(clocks[name].last_us for name in plan.reads if name in clocks)
+            clocks[stream] = StreamClock(last_us=None if last is None else last + plan.span_us)
+    return replace(manifest, clocks=clocks)
+
+
+def _first_answers(manifest: Manifest, workload: Workload, anew: Collection[str]) -> dict[str, AnswersState]:
+    """Where answers that others read begin: with the first window all of whose rows are to come."""
+    found: dict[str, AnswersState] = {}
+    for stream, plan in workload.derived.items():
+        if stream in anew and isinstance(plan, AnswerPlan):
+            last = _latest(manifest.clocks[name].last_us for name in plan.reads if name in manifest.clocks)
+            found[plan.name] = AnswersState(since_us=None if last is None else last + 1)
+    return found
+
+
+def _reads(kept: Kept, streams: Collection[str]) -> bool:
+    return any(feed.stream in streams for feed in kept.synopsis.feeds)
+
+
+def _goes_on(manifest: Manifest, plan: AnswerPlan | FlowPlan, anew: frozenset[str]) -> bool:
     """Whether a query is the one that was known, and what is remembered of it is about the rows it has now."""
     name = plan.query.name
     known, state = manifest.queries.get(name), manifest.flows.get(name)
@@ -320,10 +347,9 @@ def _goes_on(manifest: Manifest, plan: AnswerPlan | FlowPlan) -> bool:
     lasts = state is not None and state.outlives_failure
     if not known.runs and not (known.failed is not None and lasts):
         return False
-    flow = plan.pairs if isinstance(plan, AnswerPlan) else plan
-    kept = None if flow is None else manifest.flows.get(flow.query.name)
-    if flow is None or kept is None or kept.forms == flow.forms:
-        return True
+    if state is None or state.forms == plan.forms:
+        # What a function has made of its rows stays, though those below it begin anew.
+        return lasts or not anew.intersection(plan.reads)
     if lasts:
         raise StateError(
             f"query '{name}' keeps state about rows with other columns: its stream has changed; go back to the columns "
@@ -359,7 +385,7 @@ def complete_since(workload: Workload, query: str, coverage: Mapping[str, Covera
 
 def _begun_us(manifest: Manifest, plan: AnswerPlan) -> int | None:
     """The first row of a query's streams."""
-    clocks = (manifest.clocks.get(stream) for stream in streams_of(plan.query.root))
+    clocks = (manifest.clocks.get(stream) for stream in plan.reads)
     return min((c.first_us for c in clocks if c is not None and c.first_us is not None), default=None)
 
 
@@ -367,11 +393,6 @@ def _seen_us(manifest: Manifest, kept: Kept) -> int | None:
     """Just after the last row that the streams of a synopsis have brought so far."""
     clocks = (manifest.clocks.get(feed.stream) for feed in kept.synopsis.feeds)
     return _latest(None if clock is None or clock.last_us is None else clock.last_us + 1 for clock in clocks)
-
-
-def _seen_last(manifest: Manifest, streams: Iterable[str]) -> int | None:
-    clocks = (manifest.clocks.get(stream) for stream in streams)
-    return _latest(None if clock is None else clock.last_us for clock in clocks)
 
 
 def _latest(times: Iterable[int | None]) -> int | None:

@@ -15,6 +15,7 @@ from headrace.language.sql.reading import read_query
 from headrace.language.sql.refusals import refusal
 from headrace.language.sql.relation import JoinRelation, Projection, streams_in
 from headrace.language.sql.report import Fault, Report
+from headrace.language.sql.results import bind_results
 from headrace.language.sql.rows import bind_rows
 from headrace.language.sql.windowed import bind_windowed, window_call
 from headrace.model import Finish, Operator, Query, SinkSpec, StepFunction, Stream
@@ -77,7 +78,7 @@ def _bind(report: Report, streams: Mapping[str, Stream], step: StepFunction | No
         raise Fault(
             f"a query is one SELECT, not {tree.key.upper()}", tree, "write SELECT ... FROM stream [WINDOW 10 min]"
         )
-    binder = FromBinder(streams, read.clauses, report)
+    binder = FromBinder(streams, read.clauses, report, bind_results)
     source = binder.bind(tree)
     for start in sorted(binder.unclaimed):
         report.add(

@@ -69,7 +69,7 @@ _REASONS = (
     (
         "window_time",
         "is Spark's own way to name a window's end",
-        "use window_end",
+        "use window_end; it may stand in window(window_time(x.window), '1 hour') over a subquery x",
     ),
     (
         "corr covar_pop covar_samp kurtosis skewness regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -13,14 +13,21 @@ from headrace.language.sql.clauses import refuse_clauses
 from headrace.language.sql.coercion import common_type
 from headrace.language.sql.infer import infer
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
-from headrace.language.sql.relation import JoinRelation, Projection, Relation, StreamRelation, UnionRelation
+from headrace.language.sql.relation import (
+    JoinRelation,
+    Projection,
+    Relation,
+    ResultsRelation,
+    StreamRelation,
+    UnionRelation,
+)
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import select_items
 from headrace.language.sql.spark_text import all_of, conjuncts, leaf
 from headrace.language.suggest import nearest
 from headrace.model import DataType, Kind, RangeWindow, SlidingWindow, Stream
 
-__all__ = ["FromBinder", "Source", "bind_condition"]
+__all__ = ["FromBinder", "Source", "bind_condition", "time_of"]
 
 TIMESTAMP = DataType(Kind.TIMESTAMP)
 # Subqueries inside subqueries; each level unfolds into the one below.
@@ -39,6 +46,10 @@ class Source:
     window: SlidingWindow | RowsClause | None = None
 
 
+# Binds a subquery that aggregates; None for one that does not.
+BindResults = Callable[[exp.Select, Source, Report], ResultsRelation | None]
+
+
 @dataclass(slots=True)
 class FromBinder:
     """Binds the FROM clauses of one query; `clauses` that are claimed by a table are removed from `unclaimed`."""
@@ -46,6 +57,7 @@ class FromBinder:
     streams: Mapping[str, Stream]
     clauses: Mapping[int, list[Clause]]
     report: Report
+    results: BindResults
     ctes: dict[str, exp.Expr] = field(default_factory=dict)
     unclaimed: set[int] = field(default_factory=set)
     depth: int = 0
@@ -145,31 +157,31 @@ class FromBinder:
                 "WITH names used twice are unfolded twice",
             )
         inner = FromBinder(
-            self.streams, self.clauses, self.report, dict(ctes), depth=self.depth + 1, subqueries=self.subqueries
-        )
+            self.streams, self.clauses, self.report, self.results, dict(ctes), depth=self.depth + 1,
+            subqueries=self.subqueries,
+        )  # fmt: skip
         inner.unclaimed = self.unclaimed
         if inner.depth > MOST_NESTED:
             raise Fault(f"subqueries are nested deeper than {MOST_NESTED} levels", at, "write the query flatter")
         return inner.project(query, alias)
 
     def project(self, query: exp.Expr, alias: str) -> Relation:
-        """The rows of a SELECT or UNION ALL without aggregates, under an alias; raises Fault."""
+        """The rows of a SELECT or UNION ALL, under an alias; raises Fault."""
         if isinstance(query, exp.Subquery):
             return self.project(query.this, alias)
         if isinstance(query, exp.SetOperation):
             return self._union(query, alias)
         if not isinstance(query, exp.Select):
             raise Fault(f"{query.key.upper()} cannot stand in FROM", query, "a subquery is a SELECT")
-        refuse_clauses(
-            query, ("group", "having", "order", "limit", "distinct"), "a subquery in FROM filters and projects only"
-        )
         source = self.bind(query)
-        if source.window is not None:
-            raise Fault(
-                "a window inside a subquery",
-                query,
-                "write it after the subquery's alias: FROM (SELECT ...) AS x [WINDOW ..]",
-            )
+        results = self.results(query, source, self.report)
+        if results is not None:
+            return Projection(results, alias, {key[1]: (leaf(*key), type_) for key, type_ in results.columns.items()})
+        refuse_clauses(
+            query,
+            ("group", "having", "order", "limit", "distinct"),
+            "a subquery in FROM filters and projects, or groups by window(ts, '1 minute')",
+        )
         scope = Scope(source.relation.columns)
         items: dict[str, tuple[exp.Expr, DataType]] = {}
         for item in select_items(query, scope):
@@ -177,7 +189,7 @@ class FromBinder:
                 raise Fault(f"two columns of the subquery are called '{item.name}'", item.at, "give one an alias")
             bound = bind_names(item.node, scope)
             items[item.name] = (bound, infer(bound, scope.columns))
-        items[HIDDEN_TIME] = (_time_of(source.relation), TIMESTAMP)
+        items[HIDDEN_TIME] = (time_of(source.relation), TIMESTAMP)
         return Projection(source.relation, alias, items, bind_condition(query.args.get("where"), scope, "WHERE"))
 
     def _union(self, query: exp.SetOperation, alias: str) -> Relation:
@@ -283,7 +295,7 @@ def _aliases(relation: Relation) -> list[str]:
     return list(dict.fromkeys(table for table, _ in relation.columns))
 
 
-def _time_of(relation: Relation) -> exp.Expr:
+def time_of(relation: Relation) -> exp.Expr:
     """The time of a row: its own, or the later of a joined pair's."""
     times = [leaf(alias, HIDDEN_TIME) for alias in _aliases(relation)]
     return times[0] if len(times) == 1 else exp.Anonymous(this="greatest", expressions=times)

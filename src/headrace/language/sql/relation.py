@@ -1,11 +1,13 @@
 """What a FROM clause makes rows of, and how it becomes operators.
 
-A relation is a tree of streams, joins and unions with projections between them. Expressions over it name its columns
-by (alias, column); `lower` unfolds projections until those expressions stand where they are computed.
+A relation is a tree of streams, joins, unions and results of subqueries with projections between them. Expressions
+over it name its columns by (alias, column); `lower` unfolds projections until those expressions stand where they are
+computed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,18 +28,22 @@ from headrace.model import (
     NamedExpression,
     Operator,
     RangeWindow,
+    Results,
     Scan,
     Stream,
     Union,
+    streams_of,
 )
 
 __all__ = [
     "JoinRelation",
     "Projection",
     "Relation",
+    "ResultsRelation",
     "StreamRelation",
     "Take",
     "UnionRelation",
+    "has_pairs",
     "is_time",
     "lower",
     "streams_in",
@@ -104,7 +110,27 @@ class JoinRelation:
         return {**self.left.columns, **self.right.columns}
 
 
-Relation = StreamRelation | Projection | UnionRelation | JoinRelation
+@dataclass(frozen=True, slots=True)
+class ResultsRelation:
+    """The results of a subquery that aggregates, as rows of a stream; `times` are columns that tell the rows' time.
+
+    The stream is named by the subquery's content: two that say the same are one.
+    """
+
+    results: Results
+    times: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return "results_" + hashlib.sha256(repr(self.results).encode()).hexdigest()[:12]
+
+    @property
+    def columns(self) -> Mapping[Key, DataType]:
+        name = self.name
+        return {(name, output.name): output.type for output in self.results.finish.outputs}
+
+
+Relation = StreamRelation | Projection | UnionRelation | JoinRelation | ResultsRelation
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +153,19 @@ def streams_in(relation: Relation) -> tuple[str, ...]:
             return tuple(name for item in inputs for name in streams_in(item))
         case JoinRelation(left=left, right=right):
             return streams_in(left) + streams_in(right)
+        case ResultsRelation(results=results):
+            return streams_of(results.root)
+
+
+def has_pairs(relation: Relation) -> bool:
+    """Whether some rows are pairs of a join, which have two times."""
+    match relation:
+        case Projection(base=base):
+            return has_pairs(base)
+        case UnionRelation(inputs=inputs):
+            return any(has_pairs(item) for item in inputs)
+        case _:
+            return isinstance(relation, JoinRelation)
 
 
 def is_time(relation: Relation, node: exp.Expr) -> bool:
@@ -143,6 +182,8 @@ def is_time(relation: Relation, node: exp.Expr) -> bool:
             if not isinstance(bare, exp.Column):
                 return False
             return is_time(left if key_of(bare) in left.columns else right, bare)
+        case ResultsRelation(times=times):
+            return isinstance(bare, exp.Column) and (bare.name in times or bare.name == HIDDEN_TIME)
 
 
 def lower(relation: Relation, takes: Sequence[Take], where: exp.Expr | None = None) -> Operator:
@@ -158,6 +199,11 @@ def lower(relation: Relation, takes: Sequence[Take], where: exp.Expr | None = No
             return Union(tuple(lower(item, takes, where) for item in inputs))
         case JoinRelation():
             return _join(relation, takes, where)
+        case ResultsRelation():
+            env = relation.columns
+            columns = tuple(_named(take.name, take.node, take.type, env) for take in takes)
+            condition = None if where is None else _named("where", where, BOOLEAN, env)
+            return Scan(relation.name, columns, condition, relation.results)
 
 
 def _named(name: str, node: exp.Expr, type_: DataType, env: Mapping[Key, DataType]) -> NamedExpression:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from headrace.language.sql.aggregates import is_aggregate
@@ -9,14 +11,14 @@ from headrace.language.sql.brackets import RowsClause
 from headrace.language.sql.clauses import refuse_clauses
 from headrace.language.sql.columns import Columns, refuse_void
 from headrace.language.sql.emit import emit
-from headrace.language.sql.from_clause import Source, bind_condition
+from headrace.language.sql.from_clause import Source, bind_condition, time_of
 from headrace.language.sql.infer import infer
-from headrace.language.sql.names import Scope, bind_names
+from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names
 from headrace.language.sql.reading import read_expression
-from headrace.language.sql.relation import JoinRelation, Projection, lower
+from headrace.language.sql.relation import has_pairs, is_time, lower
 from headrace.language.sql.report import Fault, Report
-from headrace.language.sql.select_list import select_items
+from headrace.language.sql.select_list import SelectItem, select_items
 from headrace.language.sql.spark_text import leaves, rebuilt
 from headrace.model import Finish, Kind, Output, RowsAggregate, RowsWindow, Step, StepFunction
 
@@ -24,9 +26,12 @@ __all__ = ["bind_rows"]
 
 
 def bind_rows(
-    select: exp.Select, source: Source, report: Report, step: StepFunction | None
+    select: exp.Select, source: Source, report: Report, step: StepFunction | None, dated: bool = False
 ) -> tuple[RowsAggregate | Step, Finish]:
-    """Operator and finish of a row window, or of user-defined state; notes problems, raises Fault."""
+    """Operator and finish of a row window, or of user-defined state; notes problems, raises Fault.
+
+    With `dated` the last result column is the time of the row.
+    """
     assert isinstance(source.window, RowsClause)
     if step is None and source.window.rows is None:
         raise Fault(
@@ -42,11 +47,6 @@ def bind_rows(
         "a row window answers on every row" if step is None else "a function's results are what it returns",
         "filter, order and aggregate the results where they are read",
     )
-    base = source.relation
-    while isinstance(base, Projection):
-        base = base.base
-    if isinstance(base, JoinRelation):
-        raise Fault("a row window over a join has no order of rows", select, "put the row window on a stream")
     scope = Scope(source.relation.columns)
     columns = Columns(scope)
     where = None
@@ -67,6 +67,8 @@ def bind_rows(
             refuse_void(type_, node)
             outputs.append(Output(item.name, emit(bound, columns.types), type_))
     check_names(items, report)
+    if dated:
+        outputs.append(_dated(items, source, columns, scope))
     report.stop_if_wrong()
     if step is not None:
         if columns.aggregates:
@@ -82,6 +84,16 @@ def bind_rows(
     return RowsAggregate(lower(source.relation, columns.takes, where), window, columns.aggregates), Finish(
         tuple(outputs)
     )
+
+
+def _dated(items: Sequence[SelectItem], source: Source, columns: Columns, scope: Scope) -> Output:
+    """The time of a row as a result column; the one that the query selects, if it does."""
+    time = time_of(source.relation)
+    if not has_pairs(source.relation):
+        plain = (bind_names(item.node, scope) for item in items if isinstance(item.node, exp.Column))
+        time = next((node for node in plain if is_time(source.relation, node)), time)
+    column = columns.column(time)
+    return Output(HIDDEN_TIME, emit(column, columns.types), columns.types["", column.name])
 
 
 def _key(node: exp.Expr, columns: Columns, scope: Scope) -> str:

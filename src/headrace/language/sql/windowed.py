@@ -13,9 +13,9 @@ from headrace.language.sql.columns import Columns, refuse_void
 from headrace.language.sql.emit import emit
 from headrace.language.sql.from_clause import Source, bind_condition
 from headrace.language.sql.infer import infer
-from headrace.language.sql.names import Scope, bind_names
+from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names, keeps_ties, read_limit
-from headrace.language.sql.relation import JoinRelation, Projection, is_time, lower
+from headrace.language.sql.relation import has_pairs, is_time, lower
 from headrace.language.sql.report import Fault, Report, offset_of
 from headrace.language.sql.select_list import SelectItem, select_items
 from headrace.language.sql.spark_text import key_of, leaf, rebuilt, spark_text
@@ -30,15 +30,19 @@ from headrace.model import (
     WindowAggregate,
 )
 
-__all__ = ["bind_windowed", "window_call"]
+__all__ = ["WINDOW_SQL", "bind_windowed", "window_call"]
 
 TIMESTAMP = DataType(Kind.TIMESTAMP)
 START, END = leaf("", "window_start"), leaf("", "window_end")
 _EDGES = {"window_start": START, "window_end": END}
+_CALLED = "window__"
 _STRUCT = exp.Anonymous(
     this="named_struct",
     expressions=[exp.Literal.string("start"), START.copy(), exp.Literal.string("end"), END.copy()],
 )
+
+# How a result column says that it is the window.
+WINDOW_SQL = emit(_STRUCT, {key_of(edge): TIMESTAMP for edge in (START, END)})
 
 
 def window_call(select: exp.Select) -> exp.Anonymous | None:
@@ -95,7 +99,11 @@ class _Windowed:
                 raise Fault("two windows: one in brackets, one in GROUP BY", call, "keep one of them")
             self.window = _hopping(call)
             specials = {**_EDGES, "window": _STRUCT, "window.start": START, "window.end": END}
-        self.select = _without_calls(select, call)
+        # A column called `window`, of a subquery's windows, is not the window that its rows are grouped by.
+        taken = any(column.lower() == "window" for _, column in source.relation.columns)
+        name = "window" if not taken else _CALLED
+        specials |= {dotted.replace("window", name, 1): node for dotted, node in specials.items()} if taken else {}
+        self.select = _without_calls(select, call, name)
         self.scope = Scope(source.relation.columns, specials)
         self.columns = Columns(self.scope)
         self.columns.types.update({key_of(edge): TIMESTAMP for edge in (START, END)})
@@ -105,16 +113,23 @@ class _Windowed:
         self.time = None if call is None else self._time(call)
 
     def _time(self, call: exp.Anonymous) -> str | None:
-        """Checks window(ts, ...); over a join, the name of the column that holds the time it names."""
-        bound = bind_names(call.expressions[0], self.scope)
-        if not is_time(self.source.relation, bound):
-            raise Fault(
-                f"window() takes the stream's time column, not {spark_text(bound)}", call, "see `time:` of the stream"
-            )
-        relation = self.source.relation
-        while isinstance(relation, Projection):
-            relation = relation.base
-        return self.columns.column(bound).name if isinstance(relation, JoinRelation) else None
+        """Checks window(ts, ...); over joins, the name of the column that holds the time it names."""
+        relation, time = self.source.relation, call.expressions[0]
+        of_window = isinstance(time, exp.Anonymous) and time.name.lower() == "window_time"
+        if of_window and len(time.expressions) == 1:
+            time = time.expressions[0]
+        bound = bind_names(time, self.scope)
+        type_ = self.scope.columns.get(key_of(bound)) if isinstance(bound, exp.Column) else None
+        if not is_time(relation, bound) or (of_window and type_ == TIMESTAMP):
+            raise Fault(f"window() takes the time of its rows, not {spark_text(bound)}", call,
+                        "the column that `time:` of the stream names, or `window` of a subquery that groups by "
+                        "window(..)")  # fmt: skip
+        if not has_pairs(relation):
+            return None
+        assert isinstance(bound, exp.Column)
+        if type_ != TIMESTAMP:
+            bound = leaf(bound.table, HIDDEN_TIME)
+        return self.columns.column(bound).name
 
     def bind(self) -> tuple[WindowAggregate, Finish]:
         where = None
@@ -288,19 +303,20 @@ class _Windowed:
         return text
 
 
-def _without_calls(select: exp.Select, call: exp.Anonymous | None) -> exp.Select:
-    """The SELECT with every copy of its window(...) call replaced by the name `window`."""
+def _without_calls(select: exp.Select, call: exp.Anonymous | None, called: str) -> exp.Select:
+    """The SELECT with every copy of its window(...) call replaced by the name it is `called` by."""
     if call is None:
         return select
     text = spark_text(call).lower()
 
     def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Anonymous) and node.name.lower() == "window" and spark_text(node).lower() == text:
-            name = exp.column("window")
+            name = exp.column(called)
             name.meta.update(node.meta)
-            return name
+            own = called != "window" and isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
+            return exp.alias_(name, "window") if own else name
         if isinstance(node, exp.Dot) and isinstance(node.this, exp.Anonymous) and spark_text(node.this).lower() == text:
-            return exp.column(node.expression.name, table="window")
+            return exp.column(node.expression.name, table=called)
         return node
 
     copy = select.transform(replace)
