@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -130,7 +130,6 @@ class JoinOperator:
     def step(self, moment: Moment) -> Stepped:
         stepped = Stepped()
         joins = _joins(moment.flows)
-        run = _Epoch(moment)
         direct: dict[str, JoinWork] = {}
         for name, plan in joins.items():
             with _guarded(name, stepped):
@@ -141,14 +140,13 @@ class JoinOperator:
                     direct |= {name: work} if _has_work(work) else {}
                 elif _has_work(work):
                     stepped.rows[name] = self._deliver_by_sql(plan, work, moment)
-        if direct:
-            self._deliver(direct, run, stepped)
+        told = self._deliver(direct, moment, stepped) if direct else {}
         for name, plan in joins.items():
             if name in stepped.failed:
                 continue
             expired = self._expired(plan, moment.after)
             stepped.expired |= {plan.store(side).id: expired[side] for side in SIDES}
-            counted = run.counted.get(name, [])
+            counted = told.get(name, [])
             stepped.state[name] = self._learned(plan, moment, counted, expired)
             if counted:
                 stepped.observed[name] = _shown(counted)
@@ -211,18 +209,19 @@ class JoinOperator:
             found[side] = min(times)
         return found
 
-    def _deliver(self, works: Mapping[str, JoinWork], run: _Epoch, stepped: Stepped) -> None:
-        """All joins that select plain columns for Parquet, in one job."""
-        names, moment = tuple(works), run.moment
+    def _deliver(self, works: Mapping[str, JoinWork], moment: Moment, stepped: Stepped) -> dict[str, list[Counted]]:
+        """All joins that select plain columns for Parquet, in one job; by join what its hosts say they did."""
+        names, counted = tuple(works), dict[str, list[Counted]]()
         task = JoinTask(self._folder, tuple(works.values()))
         hosts = max(max(work.hosts) + 1 for work in works.values())
         deliveries: list[Delivery] = []
         for item in blamed(lambda: self._io.run(task, hosts, Stays.EXECUTOR)):
             if isinstance(item, Counted):
-                run.counted.setdefault(names[item.work], []).append(item)
+                counted.setdefault(names[item.work], []).append(item)
             else:
                 deliveries.append(item)
         adopt(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
+        return counted
 
     def _pairs(self, plan: JoinPlan, work: JoinWork) -> DataFrame:
         task = PairsTask(self._folder, work, pairs_schema(plan))
@@ -279,14 +278,6 @@ class JoinOperator:
             (0 if state is None else state.shed) + sum(_shed(absorbed, store.id) for store in plan.stores),
             _speeds(decision.speeds, decision.way.hosts, counted),
         )
-
-
-@dataclass
-class _Epoch:
-    """A moment while joins are stepped, and what their hosts say they did."""
-
-    moment: Moment
-    counted: dict[str, list[Counted]] = field(default_factory=dict)
 
 
 @contextmanager
