@@ -15,12 +15,14 @@ from headrace.engine.operators.answering import Answering
 from headrace.engine.operators.join import JoinOperator
 from headrace.engine.operators.keyed import KeyedOperator
 from headrace.engine.operators.port import Checked, Operator
+from headrace.engine.operators.shedding import SheddingOperator
 from headrace.engine.run import Run
 from headrace.engine.sinks.choose import (
     open_sink,
     refuse_clashes,
     refuse_later_epochs,
 )
+from headrace.engine.sources.coming import ComingRows
 from headrace.engine.sources.file_log import FileLog
 from headrace.engine.sources.intake import IntakeControl, intake_before, read_with_intake, streams_with_intake
 from headrace.engine.sources.read import United, read_stream, unite
@@ -45,7 +47,7 @@ from headrace.engine.watch.metrics_server import MetricsServer
 from headrace.errors import Problem, SpecError
 from headrace.hiding import hide
 from headrace.model import Pipeline, Query, Stream
-from headrace.planning import columns_in_use, plan_query
+from headrace.planning import columns_in_use, plan_query, with_kept
 from headrace.policies import Patience, Tuning
 from headrace.units import SECOND_US
 
@@ -121,10 +123,13 @@ def start(
         refuse_later_epochs(sinks, point, manifest.epoch)
         trigger_s = None if once else pipeline.engine.trigger_us / SECOND_US
         trial = Trial(Deadline(spark), Patience(tuning.patience, pipeline.engine.trigger_us / SECOND_US), hooks.on_note)
-        operators = _operators(pipeline, spark, point, io, tuning, trial, trigger_s, hooks)
+        log = FileLog(storage, [stream.name for stream in streams], spark)
+        coming = ComingRows(storage, [stream.name for stream in streams], log)
+        shedding = SheddingOperator(pipeline.engine, trigger_s, coming.of, hooks)
+        operators = _operators(pipeline, spark, point, io, tuning, trial, trigger_s, hooks, shedding)
         for operator in operators:
             operator.check(Checked(workload.flows, manifest.nodes, steps or {}))
-        page, log = MetricsPage(), FileLog(storage, [stream.name for stream in streams], spark)
+        page = MetricsPage()
         intake = IntakeControl(waiting, intake_before(point), trigger_s or 0.0, log, hooks.on_note)
         epoch = Epoch(
             Standing(streams, workload, sinks, manifest), point, io, operators,
@@ -169,7 +174,7 @@ def start(
         server,
     )
     run = Run(parts, query, once, flush)
-    page.lag = run.waiting_rows
+    page.lag = shedding.behind = run.waiting_rows
     if server is not None:
         hooks.on_note(f"metrics are at {server.url}")
     intake.apply = run._set_intake if waiting and not once else None
@@ -185,13 +190,15 @@ def _operators(
     trial: Trial,
     trigger_s: float | None,
     hooks: Hooks,
+    shedding: SheddingOperator,
 ) -> tuple[Operator, ...]:
-    """One operator per kind; those that make streams come before those that read them."""
+    """One operator per kind; those that make streams come before those that read them, shedding before the answers."""
     bins = PinnedJobs(spark.sparkContext, point.storage.root)
     answering = Answering(io, point.state_folder, point.bins, hooks.probe, trial)
     return (
         JoinOperator(io, point.state_folder, hooks.probe, pipeline.engine.join, tuning.join_bytes),
         KeyedOperator(spark, point, io, bins, tuning.flux, lambda: bin_bytes_from(spark), hooks.probe),
+        shedding,
         AggregateOperator(answering, pipeline.engine.schedule, trigger_s),
     )
 
@@ -228,6 +235,7 @@ def _sources(
     for query in pipeline.queries:
         try:
             judged = judge(query, pipeline.streams, spark, whole.by_stream(whole.rows))
+            judged = with_kept(judged, pipeline.engine)
             plan_query(judged)  # a type that only Spark knows may be one that no plan can keep
             queries.append(judged)
         except SpecError as problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from headrace.kernels.border import kernels, told
 from headrace.kernels.chunks import open_output
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.sound import to_arrow
-from headrace.model import Due, Spent
+from headrace.model import KEPT, Due, Spent
 
 __all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Frames", "Work", "bins_of", "whole_of"]
 
@@ -31,6 +31,15 @@ class Work:
     due: Due
     finish: DirectFinish | None
     staging: str | None
+    kept: Mapping[int, float] | None = None  # by window end, of windows that lost rows; None if nobody asks
+
+    def shown(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Answers with the part of each window's rows that was kept, if that is a result."""
+        if self.kept is None:
+            return frame
+        ends = pl.col("window_end").cast(pl.Int64)
+        kept = ends.replace_strict(list(self.kept), list(self.kept.values()), default=1.0, return_dtype=pl.Float64)
+        return frame.with_columns((kept if self.kept else pl.lit(1.0)).alias(KEPT))
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class AnswerTask:
                         raise frame
                     if isinstance(frame, Exception):
                         raise QueryFailure(told(frame)) from frame
-                    table = to_arrow(frame).cast(self.schema)
+                    table = to_arrow(self.work.shown(frame)).cast(self.schema)
                     yield from table.to_batches(max_chunksize=50_000)
 
 
@@ -146,13 +155,15 @@ class CombineTask:
             answered += frame.height
             heads: dict[tuple[object, ...], pl.DataFrame] = {}
             for number in numbers:
-                finish = self.works[number].finish
+                work = self.works[number]
+                finish = work.finish
                 if finish is None:
-                    yield number, frame, None
+                    yield number, work.shown(frame), None
                     continue
-                if finish.cut not in heads:
-                    heads[finish.cut] = finish.head(frame)
-                yield number, heads[finish.cut], None
+                key = (*finish.cut, work.kept is None)
+                if key not in heads:
+                    heads[key] = finish.head(work.shown(frame))
+                yield number, heads[key], None
         yield Spent(name, time.perf_counter() - began, meter.panes, meter.rows, answered)
 
 

@@ -59,6 +59,7 @@ from headrace.model.query import (
     streams_of,
 )
 from headrace.model.results import result_type
+from headrace.model.shedding import KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, Feed, Measure, Synopsis, sum_of
 from headrace.model.types import Column, DataType, Kind
@@ -71,6 +72,7 @@ __all__ = [
     "DEFAULT_IDLE_US",
     "EVERYWHERE",
     "FIRST_BYTES",
+    "KEPT",
     "KEY",
     "LEAST_S",
     "LEAST_WEIGHT",
@@ -83,6 +85,7 @@ __all__ = [
     "PLACE",
     "ROWS",
     "SCHEDULE",
+    "SHEDDING",
     "Admission",
     "Aggregate",
     "Block",
@@ -132,6 +135,7 @@ __all__ = [
     "PlacementSettings",
     "Plain",
     "Query",
+    "QueryShedding",
     "RangeWindow",
     "Rate",
     "Residence",
@@ -141,6 +145,7 @@ __all__ = [
     "Scan",
     "ScheduleDecision",
     "Shed",
+    "SheddingDecision",
     "SideSample",
     "SinkSpec",
     "Site",

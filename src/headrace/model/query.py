@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.model.shedding import QueryShedding
 from headrace.model.types import Column, DataType
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow
 
@@ -250,6 +251,7 @@ class Query:
     priority: int = 0
     weight: float = 1.0
     lifetime_us: int | None = None
+    shedding: QueryShedding = field(default_factory=QueryShedding)
 
     def __post_init__(self) -> None:
         if self.lifetime_us is not None and self.lifetime_us <= 0:

@@ -16,6 +16,7 @@ from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
+from headrace.planning.shedding import Asked, Part, Shedding, decide_shedding, edges_of, parts_of, why_never, with_kept
 from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, plan_answer
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "RIGHT",
     "AggregateSource",
     "AnswerPlan",
+    "Asked",
     "Coverage",
     "Demand",
     "Derived",
@@ -32,6 +34,7 @@ __all__ = [
     "Kept",
     "Known",
     "KnownRates",
+    "Part",
     "Placed",
     "QueryTimes",
     "RowFeed",
@@ -39,6 +42,7 @@ __all__ = [
     "RowsPlan",
     "Schedule",
     "Scheduled",
+    "Shedding",
     "Source",
     "StepPlan",
     "Supply",
@@ -46,15 +50,18 @@ __all__ = [
     "build_graph",
     "columns_in_use",
     "cover",
+    "decide_shedding",
     "draw_graph",
     "draw_mermaid",
     "draw_svg",
+    "edges_of",
     "explain",
     "explain_text",
     "forget",
     "graph_json",
     "groups_of",
     "owner",
+    "parts_of",
     "place",
     "placement_problem",
     "plan_admissions",
@@ -67,4 +74,6 @@ __all__ = [
     "share",
     "streams_read",
     "subgroup_of",
+    "why_never",
+    "with_kept",
 ]

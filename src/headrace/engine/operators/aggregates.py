@@ -78,7 +78,8 @@ class AggregateOperator:
         epoch = _Epoch(moment, _scheduled(moment.standing, moment.decision))
         self._schedule(epoch)
         workload, decision = epoch.workload, moment.decision
-        given = Given(decision.epoch, moment.replay, epoch.due, (*moment.chunks, *moment.absorbed.chunks))
+        shedding = moment.standing.manifest.shedding.with_panes(moment.absorbed.panes)
+        given = Given(decision.epoch, moment.replay, epoch.due, (*moment.chunks, *moment.absorbed.chunks), shedding)
         answered = self._answering.answer(workload, moment.sinks, given)
         alive = [name for name in _alive(moment) if name not in answered.failed]
         stepped = Stepped(answered.rows, answered.failed, unfinished=epoch.unfinished)

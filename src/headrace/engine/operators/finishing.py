@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.finish import DirectFinish
-from headrace.model import Finish, Query, columns_of
+from headrace.model import KEPT, Column, DataType, Finish, Kind, Query, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["answer_ddl", "answer_schema", "direct_finish", "plain_name", "spark_finish"]
+__all__ = ["answer_columns", "answer_ddl", "answer_schema", "direct_finish", "plain_name", "shows_kept", "spark_finish"]
 
 _NAME = re.compile(r"`?([A-Za-z_]\w*)`?")
 _WINDOW = (("window_start", pa.timestamp("us", "UTC")), ("window_end", pa.timestamp("us", "UTC")))
@@ -58,8 +58,18 @@ def direct_finish(query: Query) -> DirectFinish | None:
     return DirectFinish(tuple(plain), tuple(keys), finish.limit, schema, finish.ties)
 
 
+def answer_columns(query: Query) -> tuple[Column, ...]:
+    """What answers have besides their window: groups, aggregates, and what was kept if that is a result."""
+    return columns_of(query.root) + ((Column(KEPT, DataType(Kind.DOUBLE)),) if shows_kept(query) else ())
+
+
+def shows_kept(query: Query) -> bool:
+    """Whether the results say which part of a window's rows was kept."""
+    return any(output.sql == KEPT for output in query.finish.outputs)
+
+
 def _column_types(query: Query) -> tuple[tuple[str, pa.DataType], ...]:
-    return _WINDOW + tuple((column.name, arrow_type(column.type)) for column in columns_of(query.root))
+    return _WINDOW + tuple((column.name, arrow_type(column.type)) for column in answer_columns(query))
 
 
 def answer_schema(query: Query) -> pa.Schema:
@@ -69,7 +79,7 @@ def answer_schema(query: Query) -> pa.Schema:
 
 def answer_ddl(query: Query) -> str:
     """The same as Spark DDL."""
-    columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(query.root))
+    columns = ", ".join(f"{column.name} {column.type}" for column in answer_columns(query))
     return f"window_start TIMESTAMP, window_end TIMESTAMP{', ' if columns else ''}{columns}"
 
 

@@ -28,8 +28,19 @@ from headrace.engine.state.storage import Lock, Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.hiding import hide
 from headrace.kernels.chunks import Chunk
-from headrace.model import SCHEDULE, Entry, EpochDecision, JoinState, KeyedState, Observed, Shed, plain, restored
-from headrace.planning import Coverage, Schedule
+from headrace.model import (
+    SCHEDULE,
+    SHEDDING,
+    Entry,
+    EpochDecision,
+    JoinState,
+    KeyedState,
+    Observed,
+    Shed,
+    plain,
+    restored,
+)
+from headrace.planning import Coverage, Schedule, Shedding
 from headrace.policies import StreamClock
 
 __all__ = ["VERSION", "Checkpoint", "Manifest", "NodeState", "QueryState"]
@@ -67,7 +78,7 @@ class QueryState:
         return replace(self, failed=hide(cause))
 
 
-NodeState = JoinState | KeyedState | Schedule
+NodeState = JoinState | KeyedState | Schedule | Shedding
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +113,13 @@ class Manifest:
     @property
     def flows(self) -> dict[str, JoinState | KeyedState]:
         """What is remembered of joins, row windows and functions."""
-        return {name: node for name, node in self.nodes.items() if not isinstance(node, Schedule)}
+        return {name: node for name, node in self.nodes.items() if isinstance(node, JoinState | KeyedState)}
+
+    @property
+    def shedding(self) -> Shedding:
+        """What is remembered of costs, of overload and of what windows lost."""
+        found = self.nodes.get(SHEDDING)
+        return found if isinstance(found, Shedding) else Shedding()
 
     def to_json(self) -> dict[str, Any]:
         return {
