@@ -216,6 +216,7 @@ class Epoch:
                 sum(chunk.bytes for chunk in retained.chunks),
                 progress.replay,
                 stepped.observed,
+                progress.absorbed.shed,
             ),
         )
         self._probe("before-manifest")

@@ -26,6 +26,7 @@ from headrace.model import (
     Output,
     Query,
     RowsAggregate,
+    Shed,
     SheddingDecision,
     Step,
     WindowAggregate,
@@ -165,8 +166,8 @@ PaneAccount = tuple[int, int, int]
 class Shedding:
     """All that shedding remembers from epoch to epoch; committed with each.
 
-    `panes` has by edge the accounts of its panes, while windows reach them; `rows_per_byte` what files hold, by stream;
-    `other_s` what the last epoch took besides the answers of aggregates.
+    `panes` has by edge the accounts of its panes, while windows reach them; `queries` by query those of all its rows;
+    `rows_per_byte` what files hold, by stream; `other_s` what the last epoch took besides the answers of aggregates.
     """
 
     KIND: ClassVar[str] = "shedding"
@@ -175,6 +176,7 @@ class Shedding:
     overload: OverloadState = field(default_factory=OverloadState)
     remedies: Remedies = field(default_factory=Remedies)
     panes: Mapping[str, tuple[PaneAccount, ...]] = field(default_factory=dict)
+    queries: Mapping[str, Shed] = field(default_factory=dict)
     rows_per_byte: Mapping[str, float] = field(default_factory=dict)
     other_s: float = 0.0
 
@@ -218,6 +220,17 @@ class Shedding:
                 sums[pane] = before[0] + rows, before[1] + shed
             panes[edge] = tuple((pane, *sums[pane]) for pane in sorted(sums))
         return replace(self, panes=panes)
+
+    def with_queries(
+        self, edges: Mapping[str, Sequence[str]], made: Mapping[str, Mapping[int, tuple[int, int]]]
+    ) -> Shedding:
+        """The same with an epoch in the accounts of these queries, given their edges; others are forgotten."""
+        found: dict[str, Shed] = {}
+        for name, mine in edges.items():
+            counts = [count for edge in mine for count in made.get(edge, {}).values()]
+            now = Shed(sum(rows for rows, _ in counts), sum(shed for _, shed in counts))
+            found[name] = self.queries.get(name, Shed()) + now
+        return replace(self, queries=found)
 
     def reaching(self, reach_us: Mapping[str, int]) -> Shedding:
         """The same without panes before the time that windows over an edge reach, and without edges that are gone."""

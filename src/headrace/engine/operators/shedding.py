@@ -5,7 +5,7 @@ It has no nodes of its own. What it decides concerns the edges into those of oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.engine.operators.port import Ask, Checked, Decided, Moment, Stepped, Taking
@@ -116,8 +116,10 @@ class SheddingOperator:
 
     def step(self, moment: Moment) -> Stepped:
         before = self._judged or moment.standing.manifest.shedding
-        reach = _reach(moment.standing) if self._settings.shedding != "off" else {}
-        state = before.with_panes(moment.absorbed.panes).reaching(reach)
+        standing, panes = moment.standing, moment.absorbed.panes
+        counts = self._settings.shedding != "off"
+        edges = {n: edges_of(standing.workload, n) for n in standing.workload.plans if n in standing.live and counts}
+        state = before.with_panes(panes).reaching(_reach(standing, edges)).with_queries(edges, panes)
         if moment.decision.flush is None:
             state = self._learned(state, moment)
         return Stepped(state={SHEDDING: state})
@@ -160,13 +162,12 @@ def _offers(measures: Mapping[str, JoinMeasures | KeyedMeasures]) -> dict[Remedy
     return found
 
 
-def _reach(standing: Standing) -> dict[str, int]:
+def _reach(standing: Standing, edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """By edge that is counted the time before which no window reaches."""
     found: dict[str, int] = {}
-    for name, plan in standing.workload.plans.items():
-        if name in standing.live:
-            until = standing.manifest.queries[name].answered_us
-            reach = EVER[0] if until is None else until - plan.aggregate.window.size_us
-            for edge in edges_of(standing.workload, name):
-                found[edge] = min(found.get(edge, reach), reach)
+    for name, mine in edges.items():
+        until = standing.manifest.queries[name].answered_us
+        reach = EVER[0] if until is None else until - standing.workload.plans[name].aggregate.window.size_us
+        for edge in mine:
+            found[edge] = min(found.get(edge, reach), reach)
     return found
