@@ -115,7 +115,7 @@ def test_the_file_decides_the_columns_of_results():
     assert [o.name for o in with_kept(query, SHED).finish.outputs] == ["window_start", "window_end", "k", "v", "kept"]
     assert with_kept(replace(query, shedding=QueryShedding(never=True)), SHED).finish == query.finish
     assert with_kept(bind_query("q", LAST, STREAMS), SHED).finish.outputs[-1].name == "v"
-    with pytest.raises(SpecError, match="result column 'kept'"):
+    with pytest.raises(SpecError, match="result column 'kept' of its own"):
         with_kept(bind_query("q", BY_K.replace("AS v", "AS Kept"), STREAMS), SHED)
 
 

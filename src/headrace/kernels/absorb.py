@@ -53,7 +53,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FeedColumns:
-    """Names of the projected columns a synopsis takes from one stream."""
+    """Names of the projected columns a synopsis takes from one stream; an argument `extra:x1` is made of column x1."""
 
     stream: int
     where: str | None
@@ -328,7 +328,7 @@ class AbsorbTask:
                         rows = passed.along(feed.stream, feed.where, edge)
                         panes[key] = rows.with_columns(p=pl.col("_t") // layout.pane_us * layout.pane_us)
                     if not panes[key].is_empty():
-                        made.append(_feed(panes[key], layout, feed))
+                        made.append(_feed(panes[key], layout, feed, self.keep.get(edge), passed.hash_of(feed.stream)))
                 meter.rows(edge, panes[key].height)
                 if edge in self.counted:
                     meter.count(edge, passed.offered(feed.stream, feed.where), panes[key]["p"], layout.pane_us)
@@ -405,6 +405,10 @@ class _Passed:
             self._along[key] = rows
         return self._along[key]
 
+    def hash_of(self, stream: int) -> str | None:
+        """The column that a stream's rows are shed by, if there is one."""
+        return self._hashes[stream] if self._hashes else None
+
     def offered(self, stream: int, where: str | None) -> pl.DataFrame:
         """The rows of a stream that pass a filter, kept or not."""
         rows = self._admitted[stream]
@@ -465,16 +469,39 @@ def _judge(rows: pl.DataFrame, bounds: Bounds, corrupt: bool) -> tuple[pl.DataFr
     return admitted, StreamCount(used=rows.height - fault, first_us=first, last_us=last, **found)
 
 
-def _feed(rows: pl.DataFrame, layout: Layout, feed: FeedColumns) -> pl.DataFrame:
-    """Rows of one stream under the names the layout gives them, aggregated."""
+def _feed(
+    rows: pl.DataFrame, layout: Layout, feed: FeedColumns, keep: float | None, hashed: str | None
+) -> pl.DataFrame:
+    """Rows of one stream under the names the layout gives them, aggregated; `keep` is the fraction that was kept."""
     named = [pl.col("p")]
     named += [pl.col(name).alias(f"k{i}") for i, name in enumerate(feed.keys)]
     if feed.detail is not None:
         named.append(pl.col(feed.detail).alias("d"))
     if feed.bin is not None:
         named.append(pl.col(feed.bin).alias("h"))
-    arguments = {name: pl.col(name) for name in feed.arguments if name is not None}
+    arguments = {
+        name: pl.col(name) if ":" not in name else _scaling(name, keep, hashed)
+        for name in feed.arguments
+        if name is not None
+    }
     return partial(rows.select(*named, **arguments), layout, feed.arguments, ["h"] if feed.bin is not None else [])
+
+
+def _scaling(name: str, keep: float | None, hashed: str | None) -> pl.Expr:
+    """What each kept row adds to what a sum lacks, to the variance of the scaled sum, or to how it varies with a count.
+
+    Equal rows share a hash and so their fate: they vary as one row with the sum of their values, within a task. A row's
+    part of that variance is its value times the sum.
+    """
+    kind, _, column = name.partition(":")
+    if keep is None or hashed is None or keep <= 0:
+        return pl.lit(0.0)
+    x = pl.col(column).cast(pl.Float64) if column else pl.lit(1.0)
+    if kind == "extra":
+        return x * (1 / keep - 1)
+    known = pl.col(column).is_not_null().cast(pl.Float64) if column else pl.lit(1.0)
+    alike = (pl.lit(1.0) * (known if kind == "cross" else x)).sum().over(hashed) if column else pl.len().over(hashed)
+    return x * alike * ((1 - keep) / keep**2)
 
 
 def _rows_of(rows: pl.DataFrame, feed: RowColumns) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.deliver import CombineTask, DeliverTask, Delivery, Frames, Work
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.sound import to_arrow
-from headrace.model import KEPT, DataType, Spent
+from headrace.model import ERROR, KEPT, DataType, Spent
 
 __all__ = ["HEAD", "OWN", "Slots", "SlotsDelivery", "SlotsTask"]
 
@@ -75,6 +75,7 @@ class SlotsTask:
             names = self.combine.works[number].spec.keys, self.combine.works[number].spec.aggregates
             there = dict(self.slots.places[number])
             own = [*OWN, *names[0], *(aggregate.name for aggregate in names[1])]
+            own += [f"{aggregate.name}{ERROR}" for aggregate in names[1] if aggregate.scaled]
             own += [KEPT] if self.combine.works[number].kept is not None else []
             table = to_arrow(frame.select(own))
             found = {there.get(name, name): table[name] for name in own}

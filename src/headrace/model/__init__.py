@@ -59,9 +59,9 @@ from headrace.model.query import (
     streams_of,
 )
 from headrace.model.results import result_type
-from headrace.model.shedding import KEPT, SHEDDING, QueryShedding, SheddingDecision
+from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
-from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, Feed, Measure, Synopsis, sum_of
+from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
 from headrace.model.types import Column, DataType, Kind
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
 
@@ -70,6 +70,7 @@ __all__ = [
     "DECODINGS",
     "DEFAULT_AHEAD_US",
     "DEFAULT_IDLE_US",
+    "ERROR",
     "EVERYWHERE",
     "FIRST_BYTES",
     "KEPT",
@@ -84,6 +85,7 @@ __all__ = [
     "ONCE",
     "PLACE",
     "ROWS",
+    "SCALING",
     "SCHEDULE",
     "SHEDDING",
     "Admission",

@@ -6,19 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-__all__ = ["KEPT", "SHEDDING", "QueryShedding", "SheddingDecision"]
+__all__ = ["ERROR", "KEPT", "SHEDDING", "QueryShedding", "SheddingDecision"]
 
 # The name under which shedding is decided and remembered; no query can have it.
 SHEDDING = "*shedding"
 # The result column of queries that may be shed: the part of a window's rows that was kept, 0 to 1.
 KEPT = "kept"
+# Ends the names of columns with the standard error of a scaled value.
+ERROR = "_error"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryShedding:
-    """What a query's file says of shedding: that it loses no row."""
+    """What a query's file says of shedding: that it loses no row, or that sums and counts are scaled to all rows."""
 
     never: bool = False
+    scale: bool = False
+
+    def __post_init__(self) -> None:
+        if self.never and self.scale:
+            raise ValueError("a query that is never shed has nothing to scale")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_ste
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
 from headrace.planning.shedding import Asked, Part, Shedding, decide_shedding, edges_of, parts_of, why_never, with_kept
-from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, plan_answer
+from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, is_scaled, plan_answer
 
 __all__ = [
     "LEFT",
@@ -60,6 +60,7 @@ __all__ = [
     "forget",
     "graph_json",
     "groups_of",
+    "is_scaled",
     "owner",
     "parts_of",
     "place",

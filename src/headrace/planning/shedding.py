@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from headrace.errors import Problem, SpecError
 from headrace.model import (
+    ERROR,
     KEPT,
     DataType,
     EngineSettings,
@@ -33,7 +34,7 @@ from headrace.model import (
     edge_into,
 )
 from headrace.planning.sharing import Workload
-from headrace.planning.synopsis import AnswerPlan
+from headrace.planning.synopsis import AnswerPlan, is_scaled
 from headrace.policies.remedies import Lag, Offer, Remedies, Remedy, choose_remedies
 from headrace.policies.shedding import (
     Branch,
@@ -102,14 +103,28 @@ def _why_never(plan: AnswerPlan) -> str | None:
 
 
 def with_kept(query: Query, settings: EngineSettings) -> Query:
-    """The query with the column `kept` among its results, if the pipeline allows its rows to be shed."""
+    """The query with the columns that tell of shedding among its results, if the pipeline allows its rows to be shed.
+
+    These are `kept`, and the error of each result that is a scaled aggregate and nothing else.
+    """
+    if query.shedding.scale and (why := why_never(query)) is not None:
+        raise SpecError(Problem(f"shedding: scale has nothing to scale: {why}", query=query.name))
     if settings.shedding == "off" or why_never(query) is not None:
-        return query
-    if any(output.name.lower() == KEPT for output in query.finish.outputs):
-        hint = "rename yours, or write shedding: never"
-        raise SpecError(Problem(f"a query that may be shed has a result column '{KEPT}'", query=query.name, hint=hint))
-    outputs = (*query.finish.outputs, Output(KEPT, KEPT, DataType(Kind.DOUBLE)))
-    return replace(query, finish=replace(query.finish, outputs=outputs))
+        return replace(query, shedding=replace(query.shedding, scale=False)) if query.shedding.scale else query
+    added = [Output(KEPT, KEPT, DataType(Kind.DOUBLE))]
+    assert isinstance(query.root, WindowAggregate)
+    scaled = {aggregate.name for aggregate in query.root.aggregates if is_scaled(query, aggregate)}
+    for output in query.finish.outputs:
+        if output.sql.strip("`") in scaled:
+            source = f"{output.sql.strip('`')}{ERROR}"
+            added.append(Output(f"{output.name}{ERROR}", source, DataType(Kind.DOUBLE)))
+    names = {output.name.lower() for output in query.finish.outputs}
+    for each in added:
+        if each.name.lower() in names:
+            hint = "rename yours, or write shedding: never"
+            text = f"a query that may be shed has a result column '{each.name}' of its own"
+            raise SpecError(Problem(text, query=query.name, hint=hint))
+    return replace(query, finish=replace(query.finish, outputs=(*query.finish.outputs, *added)))
 
 
 @dataclass(frozen=True)

@@ -2,105 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pytest
+from overload import BURST, ROW_S, Seen, kept_rows, run, tables
 from world import SECOND, START, results, write_epochs
 
-import headrace as hr
-from headrace.engine import Hooks, Manifest
-from headrace.model import EpochDecision
-from headrace.policies.shedding import RowSample
+from headrace.engine.state.checkpoint import Checkpoint
+from headrace.engine.state.storage import open_storage
 
-SCHEMA = "ts TIMESTAMP, k STRING, g INT, x DOUBLE, seq BIGINT"
-QUERIES = {
-    "total": "SELECT COUNT(*) AS n, SUM(x) AS v FROM s [WINDOW 4 s SLIDE 2 s]",
-    "by_key": "SELECT k, COUNT(*) AS n FROM s [WINDOW 4 s SLIDE 2 s] GROUP BY k",
-    "finished": "SELECT g, COUNT(*) + 1 AS n FROM s [WINDOW 4 s SLIDE 2 s] GROUP BY g HAVING COUNT(*) > 0",
-}
-# Seconds of an epoch that a row on an edge takes, and those of an epoch without rows: 0.7 s fit an epoch of a second.
-ROW_S, FIXED_S = 1e-4, 0.1
-# Rows of each epoch, of a second each: what all three synopses can take is 2300.
-CALM, BURST = 1000, 12_000
-EPOCHS = (CALM, CALM + 200, CALM - 200, CALM, BURST, BURST, CALM, CALM)
-
-
-def tables(sizes: tuple[int, ...] = EPOCHS) -> list[pa.Table]:
-    rng, made, first = np.random.default_rng(5), [], 0
-    for epoch, rows in enumerate(sizes):
-        times = np.sort(START + epoch * SECOND + rng.integers(0, SECOND, rows))
-        made.append(
-            pa.table(
-                {
-                    "ts": pa.array(times, pa.timestamp("us", "UTC")),
-                    "k": [f"k{v}" for v in rng.integers(0, 9, rows)],
-                    "g": pa.array(rng.integers(0, 4, rows), pa.int32()),
-                    "x": rng.normal(100, 10, rows),
-                    "seq": pa.array(range(first, first + rows), pa.int64()),
-                }
-            )
-        )
-        first += rows
-    return made
-
-
-def measured(sample: RowSample) -> RowSample:
-    """What the epoch would have measured on a machine on which a row costs what it costs here."""
-    edge_s = {edge: rows * ROW_S for edge, rows in sample.kept.items()}
-    seconds = FIXED_S + sum(edge_s.values())
-    return replace(sample, read_s=dict.fromkeys(sample.read_s, 0.0), edge_s=edge_s, seconds=seconds)
-
-
-class Seen:
-    """What a run decided and left."""
-
-    def __init__(self) -> None:
-        self.decisions: dict[int, EpochDecision] = {}
-        self.manifests: dict[int, Manifest] = {}
-        self.notes: list[str] = []
-
-    def hooks(self, probe: Callable[[str], None] = lambda _: None) -> Hooks:
-        return Hooks(
-            clock_us=lambda epoch: START + (epoch + 100) * SECOND,
-            probe=probe,
-            on_decision=lambda decision: self.decisions.__setitem__(decision.epoch, decision),
-            on_epoch=lambda manifest: self.manifests.__setitem__(manifest.epoch, manifest),
-            on_note=self.notes.append,
-            measured=measured,
-        )
-
-    @property
-    def shed_epochs(self) -> list[int]:
-        return [e for e, d in self.decisions.items() if d.shedding is not None and d.shedding.sheds]
-
-
-def pipeline(spark: Any, root: Path, never: tuple[str, ...] = (), weights: dict[str, float] | None = None) -> Any:
-    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"file://{root}/in")
-    pipe = hr.Pipeline("shedding").stream("s", rows, time="ts", lateness="0 seconds")
-    for name, sql in QUERIES.items():
-        pipe.query(
-            name,
-            sql,
-            sink=hr.parquet(f"{root}/{name}"),
-            weight=(weights or {}).get(name, 1.0),
-            shedding="never" if name in never else None,
-        )
-    return pipe
-
-
-def run(spark: Any, root: Path, seen: Seen, never: tuple[str, ...] = (), **settings: Any) -> None:
-    started = pipeline(spark, root, never).start(
-        spark, f"{root}/state", trigger="0 seconds", bins=2, hooks=seen.hooks(), **settings
-    )
-    started.process_all_available()
-    started.flush()
-    started.stop()
+SUPPORT = Path(__file__).parents[2] / "support"
 
 
 def truth(rows: pa.Table, select: str, group_by: str = "") -> dict[Any, Any]:
@@ -164,6 +83,28 @@ def test_a_query_with_never_loses_nothing_while_the_others_do(spark: Any, tmp_pa
     assert min(kept for *_, kept in results(tmp_path / "total")) < 1
 
 
+def test_scaled_sums_counts_and_averages_are_near_the_truth_and_say_how_near(spark: Any, tmp_path: Path):
+    made, seen = tables(), Seen()
+    write_epochs(tmp_path / "in", made)
+    run(spark, tmp_path, seen, scaled=True, shedding="fit", objective="fair")
+    assert seen.shed_epochs == [4, 5]
+    rows, found = pa.concat_tables(made), results(tmp_path / "scaled")
+    wanted = {name: truth(rows, sql, "k") for name, sql in (("v", "SUM(x)"), ("n", "COUNT(*)"), ("m", "AVG(x)"))}
+    off, exact = [], 0
+    for _, end, key, v, n, m, half, kept, *errors in found:
+        assert half == pytest.approx(v / 2)
+        for name, value, error in zip(("v", "n", "m"), (v, n, m), errors, strict=True):
+            if kept == 1.0:
+                assert (value, error) == (pytest.approx(wanted[name][end, key]), 0.0)
+                exact += 1
+            else:
+                assert error > 0
+                off.append(abs(value - wanted[name][end, key]) / error)
+    assert exact
+    assert len(off) > 50
+    assert sum(each < 3 for each in off) >= 0.95 * len(off), sorted(off)[-10:]
+
+
 def test_where_shedding_is_off_nothing_is_lost_and_a_note_says_what_would_have_been(spark: Any, tmp_path: Path):
     made, seen = tables(), Seen()
     write_epochs(tmp_path / "in", made)
@@ -176,3 +117,36 @@ def test_where_shedding_is_off_nothing_is_lost_and_a_note_says_what_would_have_b
     assert decided is not None
     assert decided.waiting_s == pytest.approx(3 * BURST * ROW_S, rel=0.1)
     assert len(results(tmp_path / "total")[0]) == 4, "without shedding there is no column of what was kept"
+
+
+def test_after_a_kill_and_an_edit_of_weights_the_same_rows_are_shed(spark: Any, tmp_path: Path):
+    made, seen = tables(), Seen()
+    write_epochs(tmp_path / "in", made)
+    paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = [sys.executable, str(SUPPORT / "overload.py"), str(tmp_path), "mid-state", "4", json.dumps({"total": 9})]
+    with (tmp_path / "log.txt").open("ab") as log:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        died = subprocess.run(command, env=environment, stdout=log, stderr=log, timeout=400, check=False)
+    assert died.returncode == -signal.SIGKILL, (tmp_path / "log.txt").read_text()[-3000:]
+    before = Checkpoint(open_storage(f"{tmp_path}/state", spark)).decision(4)
+    assert before is not None
+    assert before.shedding is not None
+    assert before.shedding.sheds, "it died while rows were being shed"
+    assert before.shedding.kept["total"] > before.shedding.kept["by_key"]
+    run(spark, tmp_path, seen, weights={"by_key": 9.0}, shedding="fit", backlog="shed")
+    assert seen.decisions[4] == before
+    after = seen.decisions[5].shedding
+    assert after is not None
+    assert after.kept["by_key"] > after.kept["total"], "the edit counts from the next decision on"
+    point = Checkpoint(open_storage(f"{tmp_path}/state", spark))
+    decisions = {epoch: point.decision(epoch) for epoch in range(len(made))}
+    last = seen.manifests[max(seen.manifests)]
+    entry = last.ledger["s"]
+    assert entry.rows_in == sum(table.num_rows for table in made) == entry.used + entry.shed
+    for edge, account in last.edges.items():
+        kept = kept_rows(spark, made, decisions, edge)  # type: ignore[arg-type]
+        assert account.shed == sum(table.num_rows for table in made) - kept.num_rows
+    (total,) = [edge for edge, part in before.shedding.keep.items() if part == before.shedding.kept["total"]]
+    wanted = truth(kept_rows(spark, made, decisions, total), "SUM(x)")  # type: ignore[arg-type]
+    found = {(end,): v for _, end, _, v, _ in results(tmp_path / "total") if v is not None}
+    assert found == {end: pytest.approx(v) for end, v in wanted.items()}

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.finish import DirectFinish
-from headrace.model import KEPT, Column, DataType, Finish, Kind, Query, columns_of
+from headrace.model import ERROR, KEPT, Column, DataType, Finish, Kind, Query, WindowAggregate, columns_of
+from headrace.planning import is_scaled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,8 +60,11 @@ def direct_finish(query: Query) -> DirectFinish | None:
 
 
 def answer_columns(query: Query) -> tuple[Column, ...]:
-    """What answers have besides their window: groups, aggregates, and what was kept if that is a result."""
-    return columns_of(query.root) + ((Column(KEPT, DataType(Kind.DOUBLE)),) if shows_kept(query) else ())
+    """What answers have besides their window: groups, aggregates, errors of scaled ones, and the part that was kept."""
+    aggregates = query.root.aggregates if isinstance(query.root, WindowAggregate) else ()
+    added = [f"{aggregate.name}{ERROR}" for aggregate in aggregates if is_scaled(query, aggregate)]
+    added += [KEPT] if shows_kept(query) else []
+    return columns_of(query.root) + tuple(Column(name, DataType(Kind.DOUBLE)) for name in added)
 
 
 def shows_kept(query: Query) -> bool:

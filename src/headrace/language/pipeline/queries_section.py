@@ -36,7 +36,7 @@ _KEYS = {
     "sink": "where results go",
     "priority": "greater goes first",
     "weight": "its share when load must be shed",
-    "shedding": "never, if no row of its may be shed",
+    "shedding": "never, or how what is left of its rows is told",
     "lifetime": "how much event time it runs for",
     "function": "module:name of a function with state of its own",
     "state": "columns of that state",
@@ -49,6 +49,7 @@ _SINK_KEYS = {
     "path": "where it writes",
     "options": "the sink's options",
 }
+_SHEDDING_KEYS = {"scale": "whether sums and counts are scaled to all rows"}
 # More files than this under one include, or more text in all, is a wrong pattern.
 MOST_INCLUDED = 10_000
 MOST_INCLUDED_BYTES = 20_000_000
@@ -171,8 +172,11 @@ def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
 def _read_shedding(value: Value | None) -> QueryShedding:
     if value is None:
         return QueryShedding()
+    if isinstance(value.content, dict):
+        entries = value.mapping(_SHEDDING_KEYS)
+        return QueryShedding(scale="scale" in entries and entries["scale"].truth())
     if value.content != "never":
-        value.wrong("never", "leave it out for a query that may be shed where the engine sheds")
+        value.wrong("never, or a mapping", "leave it out for a query that may be shed where the engine sheds")
     return QueryShedding(never=True)
 
 
