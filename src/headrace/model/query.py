@@ -16,6 +16,7 @@ __all__ = [
     "LEAST_WEIGHT",
     "MOST_PRIORITY",
     "MOST_WEIGHT",
+    "WITHOUT_PAIRS",
     "Aggregate",
     "Comparison",
     "Finish",
@@ -39,6 +40,7 @@ __all__ = [
 
 # Priorities are ranks and weights are shares: what is beyond these is a typing mistake.
 MOST_PRIORITY = 1_000_000_000
+WITHOUT_PAIRS = "without a row, a join lacks all its pairs"
 LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9
 
 
@@ -262,6 +264,22 @@ class Query:
             )
         if abs(self.priority) > MOST_PRIORITY:
             raise ValueError(f"query '{self.name}': priority must be within {MOST_PRIORITY} of 0, not {self.priority}")
+        if self.shedding.scale and (why := self.why_never_shed) is not None:
+            raise ValueError(f"query '{self.name}': shedding: scale has nothing to scale; {why}")
+
+    @property
+    def why_never_shed(self) -> str | None:
+        """Why no row of the query is ever shed; None if rows may be."""
+        if self.shedding.never:
+            return "its file says never"
+        match self.root:
+            case RowsAggregate():
+                return "without a row, others would be the last of their key"
+            case Step():
+                return "a function's state has seen every row"
+            case Join() | WindowAggregate(input=Join()):
+                return WITHOUT_PAIRS
+        return None
 
 
 def columns_of(operator: Operator) -> tuple[Column, ...]:

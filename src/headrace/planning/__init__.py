@@ -16,7 +16,7 @@ from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
-from headrace.planning.shedding import Asked, Part, Shedding, decide_shedding, edges_of, parts_of, why_never, with_kept
+from headrace.planning.shedding import Asked, Part, Shedding, decide_shedding, edges_of, parts_of, with_kept
 from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, is_scaled, plan_answer
 
 __all__ = [
@@ -75,6 +75,5 @@ __all__ = [
     "share",
     "streams_read",
     "subgroup_of",
-    "why_never",
     "with_kept",
 ]

@@ -20,16 +20,14 @@ from headrace.errors import Problem, SpecError
 from headrace.model import (
     ERROR,
     KEPT,
+    WITHOUT_PAIRS,
     DataType,
     EngineSettings,
-    Join,
     Kind,
     Output,
     Query,
-    RowsAggregate,
     Shed,
     SheddingDecision,
-    Step,
     WindowAggregate,
     edge_into,
 )
@@ -62,7 +60,6 @@ __all__ = [
     "edges_of",
     "epoch_seconds",
     "parts_of",
-    "why_never",
     "with_kept",
 ]
 
@@ -81,25 +78,10 @@ DIGITS, EVERYTHING = 4, 0.999
 # A row of one priority outweighs rows of the next lower one that cost so many times less.
 PRIORITY_STEP = 1000.0
 PLACE = "engine"
-WITHOUT_PAIRS = "without a row, a join lacks all its pairs"
-
-
-def why_never(query: Query) -> str | None:
-    """Why no row of a query is ever shed; None if rows may be."""
-    if query.shedding.never:
-        return "its file says never"
-    match query.root:
-        case RowsAggregate():
-            return "without a row, others would be the last of their key"
-        case Step():
-            return "a function's state has seen every row"
-        case Join() | WindowAggregate(input=Join()):
-            return WITHOUT_PAIRS
-    return None
 
 
 def _why_never(plan: AnswerPlan) -> str | None:
-    return WITHOUT_PAIRS if plan.pairs is not None else why_never(plan.query)
+    return WITHOUT_PAIRS if plan.pairs is not None else plan.query.why_never_shed
 
 
 def with_kept(query: Query, settings: EngineSettings) -> Query:
@@ -107,9 +89,7 @@ def with_kept(query: Query, settings: EngineSettings) -> Query:
 
     These are `kept`, and the error of each result that is a scaled aggregate and nothing else.
     """
-    if query.shedding.scale and (why := why_never(query)) is not None:
-        raise SpecError(Problem(f"shedding: scale has nothing to scale: {why}", query=query.name))
-    if settings.shedding == "off" or why_never(query) is not None:
+    if settings.shedding == "off" or query.why_never_shed is not None:
         return replace(query, shedding=replace(query.shedding, scale=False)) if query.shedding.scale else query
     added = [Output(KEPT, KEPT, DataType(Kind.DOUBLE))]
     assert isinstance(query.root, WindowAggregate)
@@ -160,7 +140,7 @@ def parts_of(workload: Workload, live: Iterable[str], streams: Iterable[str]) ->
     for name, flow in workload.flows.items():
         if name in running:
             feeds = [(f.stream, edge_into(store.id, f.stream)) for store in flow.all_stores for f in store.feeds]
-            parts.append(Part(name, (name,), _by_stream(feeds, declared), why_never(flow.query)))
+            parts.append(Part(name, (name,), _by_stream(feeds, declared), flow.query.why_never_shed))
     return tuple(parts)
 
 
