@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from headrace import model
 from headrace.errors import Problem, SpecError
 from headrace.language import absolute, bind_query, load_pipeline, parse_schema, parse_type
-from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, EngineSettings, SinkSpec, StepFunction, Stream
+from headrace.model import (
+    DEFAULT_AHEAD_US,
+    DEFAULT_IDLE_US,
+    Column,
+    EngineSettings,
+    QueryShedding,
+    SinkSpec,
+    StepFunction,
+    Stream,
+)
 from headrace.units import parse_duration
 
 if TYPE_CHECKING:
@@ -190,11 +199,14 @@ class Pipeline:
         weight: float = 1.0,
         lifetime: str | None = None,
         step: Step | None = None,
+        shedding: str | dict[str, bool] | None = None,
     ) -> Pipeline:
         """Adds a query; SpecError if it does not fit the streams added before it. Default sink: memory.
 
         With a lifetime, such as "2 hours", it ends when so much event time has passed since its first epoch. With a
-        step, made by `hr.step`, a function with state of its own gets the rows of FROM s [PARTITION BY k].
+        step, made by `hr.step`, a function with state of its own gets the rows of FROM s [PARTITION BY k]. With
+        `shedding="never"` it loses no row where the pipeline sheds; with `shedding={"scale": True}` sums and counts are
+        scaled to all rows, with their errors.
         """
         if any(known.name.lower() == name.lower() for known in self._model.queries):
             raise SpecError(Problem(f"there is a query '{name}' already"))
@@ -209,6 +221,7 @@ class Pipeline:
             weight=weight,
             lifetime=lifetime,
             step=None if step is None else step.spec,
+            shedding=_shedding(name, shedding),
         )
         self._model = replace(self._model, queries=(*self._model.queries, bound))
         if chosen.function is not None:
@@ -227,6 +240,9 @@ class Pipeline:
         join: str | None = None,
         bins: int | None = None,
         metrics: int | None = None,
+        shedding: str | None = None,
+        backlog: str | None = None,
+        objective: str | None = None,
         once: bool = False,
         flush: bool = False,
         hooks: Hooks | None = None,
@@ -246,6 +262,8 @@ class Pipeline:
                 settings = replace(settings, bins=bins)
             if metrics is not None:
                 settings = replace(settings, metrics=metrics)
+            given = {"shedding": shedding, "backlog": backlog, "objective": objective}
+            settings = replace(settings, **{key: word for key, word in given.items() if word is not None})  # type: ignore[arg-type]
         except ValueError as exc:
             raise SpecError(str(exc)) from exc
         if not self._model.queries:
@@ -261,6 +279,14 @@ class Pipeline:
             flush=flush,
             hooks=hooks,
         )
+
+
+def _shedding(query: str, given: str | dict[str, bool] | None) -> QueryShedding:
+    if isinstance(given, dict) and given.keys() <= {"scale"}:
+        return QueryShedding(scale=bool(given.get("scale")))
+    if given not in (None, "never"):
+        raise SpecError(Problem(f"shedding is 'never' or {{'scale': True}}, not {given!r}", query=query))
+    return QueryShedding(never=given == "never")
 
 
 def _absolute(path: str) -> str:

@@ -43,19 +43,17 @@ def _batches() -> None:
 
 def _decisions() -> None:
     """An epoch that is run again is decided again; that it is run again is known all the same."""
-    from headrace.engine.epoch import Epoch
+    from headrace.engine.deciding import Deciding
 
-    admit = Epoch._admit
+    decide = Deciding.decision
 
-    def decide_again(self: Any, number: int, flush: Any, intake: Any) -> Any:
-        path = f"decisions/{self.standing.manifest.epoch + 1}.json"
+    def decide_again(self: Any, standing: Any, batch: int, flush: Any, intake: Any) -> Any:
+        path = f"decisions/{standing.manifest.epoch + 1}.json"
         known = self._checkpoint.storage.size(path) is not None
         self._checkpoint.storage.delete(path)
-        progress = admit(self, number, flush, intake)
-        progress.replay = known
-        return progress
+        return decide(self, standing, batch, flush, intake)[0], known
 
-    Epoch._admit = decide_again  # type: ignore[method-assign]
+    Deciding.decision = decide_again  # type: ignore[method-assign]
 
 
 def _staging() -> None:

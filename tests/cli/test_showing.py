@@ -32,10 +32,10 @@ def status(queries: dict[str, Any]) -> dict[str, Any]:
         "last_epoch": {"rows": {"r": 10}, "seconds": 0.5, "jobs": 2, "due": dict.fromkeys(queries, 1)},
         "rejected": {"files": 2, "bytes": 80, "removed_files": 0, "removed_bytes": 0},
         "decisions": [
-            {"epoch": 6, "idle": [], "flush": None, "schedule": None},
+            {"epoch": 6, "idle": [], "flush": None, "nodes": {}},
             {"epoch": 7, "idle": [], "flush": None,
-             "schedule": {"policy": "hybrid", "budget_s": 0.6, "reason": "0.60 s of 1.00 s",
-                          "groups": [{**group, "reason": "together every 40 s"}]}},
+             "nodes": {"*": {"kind": "schedule", "policy": "hybrid", "budget_s": 0.6, "reason": "0.60 s of 1.00 s",
+                             "groups": [{**group, "reason": "together every 40 s"}]}}},
         ],
     }  # fmt: skip
 
@@ -97,3 +97,20 @@ def test_rejected_rows_show_what_was_removed_to_keep_within_limits(capsys: pytes
     out = capsys.readouterr().out
     assert "the newest of 1 rejected rows are kept" in out
     assert "3 older files of rejected rows were removed to keep within the limits" in out
+
+
+def test_what_is_shed_is_told_with_the_reason_and_what_it_cost_each_query(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = status({"good": query()})
+    shown["shedding"] = {"queries": {"good": {"rows": 1000, "shed": 250}, "whole": {"rows": 1000, "shed": 0}}}
+    node = {"kind": "shedding", "strategy": "fit", "acting": ["answer late", "shed"], "keep": {"s>a1b2": 0.75},
+            "reason": "9.00 s of work wait"}  # fmt: skip
+    shown["decisions"][-1]["nodes"]["*shedding"] = node
+    show_status(shown)
+    text = capsys.readouterr().out
+    assert "against overload act: answer late, shed" in text
+    assert "epoch 7: 75% of s>a1b2 are kept; 9.00 s of work wait" in text
+    assert "good has lost 250 of 1,000 rows" in text
+    assert "whole has lost" not in text
+    node["strategy"] = "off"
+    show_status(shown)
+    assert "75% of s>a1b2 would be kept" in capsys.readouterr().out

@@ -148,3 +148,22 @@ def test_queries_over_a_wrong_stream_add_no_second_mistake() -> None:
     with pytest.raises(SpecError) as caught:
         load_pipeline(path)
     assert len(caught.value.problems) == 1
+
+
+def test_what_a_file_says_of_shedding(tmp_path: Path) -> None:
+    text = """
+streams:
+  s: {source: {format: rate}, schema: 'timestamp TIMESTAMP, value BIGINT', time: timestamp}
+queries:
+  a: {sql: 'SELECT COUNT(*) AS n FROM s [WINDOW 1 min]', shedding: {scale: true}, weight: 2}
+  b: {sql: 'SELECT COUNT(*) AS n FROM s [WINDOW 1 min]', shedding: never}
+"""
+    path = tmp_path / "p.yml"
+    path.write_text(f"{text}engine: {{shedding: central, backlog: shed, objective: fair}}\n")
+    found = load_pipeline(path)
+    assert (found.engine.shedding, found.engine.backlog, found.engine.objective) == ("central", "shed", "fair")
+    assert [(q.shedding.scale, q.shedding.never) for q in found.queries] == [(True, False), (False, True)]
+    assert found.notes == ()
+    path.write_text(text)
+    assert load_pipeline(path).engine.shedding == "off"
+    assert load_pipeline(path).notes == ("query 'a' has nothing to scale while shedding is off: no row is lost",)

@@ -18,6 +18,7 @@ from headrace.engine.state.checkpoint import Manifest
 from headrace.model import (
     Admission,
     EpochDecision,
+    Estimate,
     JoinDecision,
     JoinMeasures,
     JoinState,
@@ -29,11 +30,12 @@ from headrace.model import (
     Observed,
     ScheduleDecision,
     Shed,
+    SheddingDecision,
     Split,
     plain,
     restored,
 )
-from headrace.planning import Schedule
+from headrace.planning import Schedule, Shedding
 
 WHOLE = st.integers(-(2**62), 2**62)
 COUNT = st.integers(0, 10**6)
@@ -60,6 +62,8 @@ def any_of(type_: Any) -> st.SearchStrategy[Any]:
     if type_ is Admission:
         keep = st.dictionaries(TEXT, st.floats(0, 1, exclude_max=True), max_size=3)
         return st.builds(Admission, st.lists(TEXT, min_size=1, max_size=3).map(tuple), WHOLE, keep)
+    if type_ is Estimate:
+        return st.builds(Estimate, SHARE, SHARE, COUNT)
     if type_ is Shed:
         return st.tuples(COUNT, COUNT).map(lambda both: Shed(max(both), min(both)))
     if is_dataclass(type_):
@@ -83,9 +87,11 @@ def any_of(type_: Any) -> st.SearchStrategy[Any]:
         JoinDecision,
         KeyedDecision,
         ScheduleDecision,
+        SheddingDecision,
         JoinState,
         KeyedState,
         Schedule,
+        Shedding,
         JoinMeasures,
         KeyedMeasures,
         Observed,

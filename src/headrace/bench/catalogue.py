@@ -11,6 +11,7 @@ from headrace.bench.ingest_kafka import bench_ingest_kafka
 from headrace.bench.join import bench_join
 from headrace.bench.placement import bench_placement
 from headrace.bench.sharing import bench_policies, bench_sharing
+from headrace.bench.shedding import bench_shedding
 
 __all__ = ["BENCHES"]
 
@@ -23,4 +24,5 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "placement": bench_placement,
     "sharing": bench_sharing,
     "sharing --policies": bench_policies,
+    "shedding": bench_shedding,
 }

@@ -184,7 +184,9 @@ def bench(
                                              "skew_vs_ideal, slow_vs_ideal, vs_spark_state, rows_vs_spark, "
                                              "alternating_vs_static. placement: strategies against the optimum, "
                                              "without Spark. Ratios: optimal_over_brute_force, "
-                                             "in_network_over_optimal, seconds_490_sites.",
+                                             "in_network_over_optimal, seconds_490_sites. shedding: a burst of five "
+                                             "times the capacity. Ratios: kept_over_capacity, lag_epochs_after, "
+                                             "vs_throttled_spark.",
                                         show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,

@@ -11,7 +11,7 @@ from rich.table import Table
 from headrace.cli.showing_keyed import keyed_lines
 from headrace.units import format_bytes, format_duration
 
-__all__ = ["epoch_line", "join_lines", "live_view", "schedule_lines", "show_status", "when"]
+__all__ = ["epoch_line", "join_lines", "live_view", "schedule_lines", "shedding_lines", "show_status", "when"]
 
 # Rows of a table that are shown; a screen has room for about as many.
 SHOWN = 20
@@ -132,9 +132,32 @@ def join_lines(status: dict[str, Any]) -> list[str]:
     return lines
 
 
+def decided(decision: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    """What was decided of a kind that there is one of, if anything was."""
+    return next((node for node in decision.get("nodes", {}).values() if node.get("kind") == kind), None)
+
+
+def shedding_lines(status: dict[str, Any]) -> list[str]:
+    """What is shed, where and why, and what it has cost each query."""
+    lines = []
+    last = status["decisions"][-1] if status["decisions"] else {}
+    now = decided(last, "shedding")
+    if now is not None and now["acting"]:
+        lines.append(f"against overload act: {', '.join(now['acting'])}")
+    if now is not None and now["keep"]:
+        verb = "would be kept" if now["strategy"] == "off" else "are kept"
+        parts = [f"{part:.0%} of {edge}" for edge, part in sorted(now["keep"].items())]
+        lines.append(f"epoch {last['epoch']}: {', '.join(parts[:SHOWN])} {verb}; {now['reason']}")
+    lost = {name: each for name, each in status.get("shedding", {}).get("queries", {}).items() if each["shed"]}
+    for name, each in sorted(lost.items(), key=lambda item: -item[1]["shed"])[:SHOWN]:
+        lines.append(f"  {name} has lost {each['shed']:,} of {each['rows']:,} rows")
+    return lines
+
+
 def schedule_lines(decision: dict[str, Any]) -> list[str]:
     """What was decided last about when queries run, and why."""
-    schedule = decision["schedule"]
+    schedule = decided(decision, "schedule")
+    assert schedule is not None
     lines = [f"schedule of epoch {decision['epoch']}: {schedule['policy']}; {schedule['reason']}"]
     groups = schedule["groups"]
     for group in groups[:SHOWN]:
@@ -165,9 +188,9 @@ def show_status(status: dict[str, Any]) -> None:
     console.print(live_view(status))
     if status["synopses"]:
         console.print(_synopses(status))
-    for line in (*join_lines(status), *keyed_lines(status)):
+    for line in (*join_lines(status), *keyed_lines(status), *shedding_lines(status)):
         console.print(line, markup=False, highlight=False)
-    last = next((d for d in reversed(status["decisions"]) if d["schedule"]), None)
+    last = next((d for d in reversed(status["decisions"]) if decided(d, "schedule")), None)
     for line in schedule_lines(last) if last else ():
         console.print(line, markup=False, highlight=False)
     for decision in status["decisions"]:

@@ -60,7 +60,7 @@ class Absorbing:
             if key not in self._schemas:
                 self._schemas[key] = arrow_schema(rows)
             folder, keep = None if trial else self._folder, _keep(standing.streams, decision)
-            task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.cuts, keep)
+            task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.cuts, keep, taking.counted)
             return sum(self._io.over(rows, self._schemas[key], task, makes_files=not trial), Absorbed())
 
         return self._trial.absorb(over_rows, standing.live)

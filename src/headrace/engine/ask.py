@@ -101,7 +101,7 @@ def ask(
     work = Work(spec_of(asked.workload, _NAME), asked.due, None, None)
     task = AnswerTask(panes, work, answer_schema(asked.query))
     try:
-        answers = io.rows(task, checkpoint.bins, answer_ddl(asked.query.root))
+        answers = io.rows(task, checkpoint.bins, answer_ddl(asked.query))
         return spark_finish(answers, asked.query.finish).toArrow()
     except Exception as failure:
         found = failure_of(failure)

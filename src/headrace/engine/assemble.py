@@ -15,6 +15,7 @@ from headrace.engine.sinks.choose import (
     refuse_clashes,
     refuse_later_epochs,
 )
+from headrace.engine.sources.coming import ComingRows
 from headrace.engine.sources.file_log import FileLog
 from headrace.engine.sources.intake import IntakeControl, intake_before, read_with_intake, streams_with_intake
 from headrace.engine.sources.read import United, unite
@@ -119,10 +120,12 @@ def start(
         refuse_later_epochs(sinks, point, manifest.epoch)
         trigger_s = 0.0 if once else pipeline.engine.trigger_us / SECOND_US
         log = FileLog(storage, [stream.name for stream in streams], spark)
+        coming = ComingRows(storage, [stream.name for stream in streams], log)
         intake = IntakeControl(waiting, intake_before(point), trigger_s, log, hooks.on_note)
         built = build_epochs(
             spark, point, io, Standing(streams, workload, sinks, manifest), settings, judged.corrupt, steps or {},
-            intake.intake if waiting else None, once, hooks.watched_by(page.decided, page.committed, intake.committed),
+            intake.intake if waiting else None, once, coming.of,
+            hooks.watched_by(page.decided, page.committed, intake.committed),
         )  # fmt: skip
         epochs = built.epochs
         sources |= read_with_intake(spark, waiting, intake.intake)
@@ -159,7 +162,7 @@ def start(
         server,
     )
     run = Run(parts, query, once, flush)
-    page.lag = run.waiting_rows
+    page.lag = built.shedding.behind = run.waiting_rows
     if server is not None:
         hooks.on_note(f"metrics are at {server.url}")
     intake.apply = run._set_intake if waiting and not once else None

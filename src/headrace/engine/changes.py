@@ -26,7 +26,7 @@ from headrace.engine.watch.hooks import Hooks
 from headrace.engine.watch.metrics_server import MetricsServer
 from headrace.errors import Problem, SpecError
 from headrace.model import Pipeline, Query, Step, Stream
-from headrace.planning import Workload, columns_in_use, plan_query
+from headrace.planning import Workload, columns_in_use, plan_query, with_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,7 +132,7 @@ def _judged(parts: Parts, add: Sequence[Query], known: Mapping[str, Query], step
             continue
         names.add(query.name.lower())
         try:
-            judged.append(judge(query, parts.pipeline.streams, parts.spark, rows))
+            judged.append(with_kept(judge(query, parts.pipeline.streams, parts.spark, rows), parts.pipeline.engine))
             plan_query(judged[-1])
             if isinstance(query.root, Step) and query.name not in steps:
                 load_function(query.root.step.function, query.name)

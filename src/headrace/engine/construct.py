@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.engine.absorbing import Absorbing
+from headrace.engine.clocks import EpochClock
+from headrace.engine.deciding import Deciding
 from headrace.engine.epoch import Epoch
 from headrace.engine.epochs import Epochs
 from headrace.engine.operators.aggregates import AggregateOperator
@@ -14,6 +16,8 @@ from headrace.engine.operators.answering import Answering
 from headrace.engine.operators.join import JoinOperator
 from headrace.engine.operators.keyed import KeyedOperator
 from headrace.engine.operators.port import Checked, Operator, StepFunctions
+from headrace.engine.operators.shedding import SheddingOperator
+from headrace.engine.sources.coming import Batch
 from headrace.engine.sources.read import United, read_stream, unite
 from headrace.engine.spark.deadline import Deadline
 from headrace.engine.spark.jobs import jobs_started
@@ -27,7 +31,7 @@ from headrace.engine.trial import Trial
 from headrace.engine.watch.hooks import Hooks
 from headrace.errors import SpecError
 from headrace.model import Intake, Pipeline, Query, SettingTerms
-from headrace.planning import plan_query
+from headrace.planning import plan_query, with_kept
 from headrace.policies import Patience, tuning_of
 from headrace.units import SECOND_US
 
@@ -63,6 +67,7 @@ def judge_pipeline(pipeline: Pipeline, spark: SparkSession, frames: dict[str, Da
     for query in pipeline.queries:
         try:
             judged = judge(query, pipeline.streams, spark, whole.by_stream(whole.rows))
+            judged = with_kept(judged, pipeline.engine)
             plan_query(judged)  # a type that only Spark knows may be one that no plan can keep
             queries.append(judged)
         except SpecError as problem:
@@ -72,10 +77,11 @@ def judge_pipeline(pipeline: Pipeline, spark: SparkSession, frames: dict[str, Da
 
 @dataclass(frozen=True)
 class Built:
-    """Epochs that can run, and the operators they run with."""
+    """Epochs that can run, and the operators they run with, shedding by itself."""
 
     epochs: Epochs
     operators: tuple[Operator, ...]
+    shedding: SheddingOperator
 
 
 def build_epochs(
@@ -88,23 +94,27 @@ def build_epochs(
     steps: StepFunctions,
     intake: Intake | None,
     once: bool,
+    coming: Callable[[int], Mapping[str, Batch]],
     hooks: Hooks,
 ) -> Built:
     """Epochs from where the engine stands; SpecError or StateError if a query cannot run."""
     tuning, trigger_s = tuning_of(settings.tuning), settings.trigger_us / SECOND_US
     trial = Trial(Deadline(spark), Patience(tuning.patience, trigger_s), hooks.on_note)
     answering = Answering(io, point.state_folder, point.bins, hooks.probe, trial)
-    # One operator per kind; those that make streams come before those that read them.
+    shedding = SheddingOperator(settings.engine(), None if once else trigger_s, coming, hooks)
+    # One operator per kind; what is shed is known before answers say it.
     operators: tuple[Operator, ...] = (
         JoinOperator(io, point.state_folder, hooks.probe, settings.join, tuning.join_bytes),
         KeyedOperator(spark, point, io, tuning.flux, lambda: bin_bytes_from(spark), hooks.probe),
+        shedding,
         AggregateOperator(answering, settings.schedule, None if once else trigger_s),
     )
     for operator in operators:
         operator.check(Checked(standing.workload.flows, standing.manifest.nodes, steps))
     absorbing = Absorbing(io, point.state_folder, point.bins, operators, corrupt, trial, hooks.probe)
-    epoch = Epoch(standing, settings, point, io, operators, absorbing, corrupt, hooks, lambda: jobs_started(spark))
-    return Built(Epochs(epoch, intake), operators)
+    deciding = Deciding(settings, point, operators, EpochClock(hooks.reading, hooks.on_note))
+    epoch = Epoch(standing, deciding, point, io, operators, absorbing, corrupt, hooks, lambda: jobs_started(spark))
+    return Built(Epochs(epoch, intake), operators, shedding)
 
 
 def launch(name: str, point: Checkpoint, epochs: Epochs, united: United, every_ms: int | None) -> StreamingQuery:

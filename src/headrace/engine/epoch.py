@@ -19,21 +19,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.engine.absorbing import Absorbing
-from headrace.engine.clocks import EpochClock
-from headrace.engine.operators.port import Ask, Decided, Moment, Operator
+from headrace.engine.deciding import Deciding
+from headrace.engine.operators.port import Moment, Operator
 from headrace.engine.progress import Progress
 from headrace.engine.sources.rejected import RejectedRows
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.retention import EVER, retain
 from headrace.engine.state.state_io import StateIo
-from headrace.engine.state.workload import describe_workload
 from headrace.engine.watch.hooks import Hooks
-from headrace.errors import CorruptStateError
 from headrace.kernels.absorb import Absorbed, Bounds
-from headrace.model import EpochDecision, Flush, Intake, Observed, SettingTerms, Stream
-from headrace.planning import Workload, ends_below, latest
-from headrace.policies import StreamClock, advance_clock, find_idle, follow_others
+from headrace.model import EpochDecision, Flush, Intake, Observed, Stream
+from headrace.planning import ends_below, latest
+from headrace.policies import StreamClock, advance_clock, follow_others
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +48,7 @@ class Epoch:
     def __init__(
         self,
         standing: Standing,
-        settings: SettingTerms,
+        deciding: Deciding,
         checkpoint: Checkpoint,
         io: StateIo,
         operators: Sequence[Operator],
@@ -59,13 +57,10 @@ class Epoch:
         hooks: Hooks,
         jobs: Callable[[], int],
     ) -> None:
-        self.standing, self.unfinished, self._settings = standing, False, settings
+        self.standing, self.unfinished, self._deciding = standing, False, deciding
         self._checkpoint, self._io, self._operators, self._absorbing = checkpoint, io, tuple(operators), absorbing
         self._corrupt, self._hooks, self._probe, self._jobs = corrupt, hooks, hooks.probe, jobs
         self._rejected = RejectedRows(checkpoint.storage)
-        self._clock = EpochClock(hooks.reading, hooks.on_note)
-        self._decided: EpochDecision | None = None  # for the epoch before
-        self._described: tuple[Workload, int] | None = None  # the workload that a file of the checkpoint describes
         self._commit_s = 0.0  # what the last commit took
 
     def run(self, batch: DataFrame | None, number: int, flush: Flush | None, intake: Intake | None) -> None:
@@ -80,51 +75,14 @@ class Epoch:
     # 1 admit -------------------------------------------------------------------------------------------------------
 
     def _admit(self, number: int, flush: Flush | None, intake: Intake | None) -> Progress:
-        standing, began, jobs = self.standing, time.monotonic(), self._jobs()
-        epoch = standing.manifest.epoch + 1
+        began, jobs = time.monotonic(), self._jobs()
         self._probe("before-decision")
-        decision = self._checkpoint.decision(epoch)
-        replay = decision is not None
-        if decision is None:
-            now = self._clock.tell(epoch, self._decided or self._checkpoint.decision(epoch - 1))
-            idle = find_idle(standing.clocks, standing.streams, standing.read_together, now.listened_us, now.since_us)
-            decided = self._decide(Ask(standing, epoch, flush, self._decided))
-            decision = EpochDecision(
-                epoch, number, now.wall_us, epoch, tuple(sorted(standing.live)), idle, flush, decided.nodes, intake,
-                now.listened_us, standing.admissions(decided.keep, seed=epoch), self._describe(epoch),
-            )  # fmt: skip
-            self._checkpoint.write_decision(decision)
-        else:
-            self._refuse_others(decision, number, flush)
-            self._described = standing.workload, decision.workload
-        self._decided = decision
+        decision, replay = self._deciding.decision(self.standing, number, flush, intake)
         self._hooks.on_decision(decision)
         self._probe("after-decision")
-        progress = Progress(standing, decision, replay, began, jobs)
+        progress = Progress(self.standing, decision, replay, began, jobs)
         progress.steps_s["admit"] = time.monotonic() - began
         return progress
-
-    def _describe(self, epoch: int) -> int:
-        """The file that says under what the coming epoch is decided, written before the decision that names it."""
-        standing = self.standing
-        if self._described is None or self._described[0] is not standing.workload:
-            told = describe_workload(standing.workload, standing.streams, self._settings, standing.manifest)
-            self._checkpoint.write_workload(epoch, told)
-            self._described = standing.workload, epoch
-        return self._described[1]
-
-    def _refuse_others(self, decision: EpochDecision, number: int, flush: Flush | None) -> None:
-        """CorruptStateError if a decision that is there is about another batch, or other queries."""
-        which = f"decision {decision.epoch} of {self._checkpoint.storage.root}"
-        if (decision.batch, decision.flush is None) != (number, flush is None):
-            raise CorruptStateError(f"{which} is for batch {decision.batch}, not {number}")
-        if decision.queries != tuple(sorted(self.standing.live)):
-            raise CorruptStateError(
-                f"{which} is for the queries {', '.join(decision.queries)}, and its workload is of others"
-            )
-
-    def _decide(self, ask: Ask) -> Decided:
-        return sum((operator.decide(ask) for operator in self._operators), Decided())
 
     # 2 absorb ------------------------------------------------------------------------------------------------------
 
@@ -238,6 +196,7 @@ class Epoch:
                 sum(chunk.bytes for chunk in retained.chunks),
                 progress.replay,
                 stepped.observed,
+                progress.absorbed.shed,
             ),
         )
         self._probe("before-manifest")

@@ -87,7 +87,7 @@ class Replaying:
         refuse_later_epochs(sinks, self.point, manifest.epoch)
         built = build_epochs(
             self.spark, self.point, self.io, Standing(then.streams, workload, sinks, manifest), terms.settings,
-            judged.corrupt, self.steps, decision.intake, False, self.hooks,
+            judged.corrupt, self.steps, decision.intake, False, lambda batch: {}, self.hooks,
         )  # fmt: skip
         if decision.flush is not None:
             unfinished = built.epochs.flush_once(decision.flush)

@@ -7,7 +7,9 @@ event times it saw.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -30,6 +32,7 @@ __all__ = [
     "Projection",
     "RowColumns",
     "StreamCount",
+    "Worked",
 ]
 
 # Rows aggregated at once in a task: enough to amortise calls, few enough that a task stays within some 100 MB.
@@ -50,7 +53,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FeedColumns:
-    """Names of the projected columns a synopsis takes from one stream."""
+    """Names of the projected columns a synopsis takes from one stream; an argument `extra:x1` is made of column x1."""
 
     stream: int
     where: str | None
@@ -157,11 +160,27 @@ class Heavy:
 
 
 @dataclass(frozen=True, slots=True)
+class Worked:
+    """Rows that a stream brought or an edge kept, and the seconds of tasks that went into them."""
+
+    rows: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Worked) -> Worked:
+        return Worked(self.rows + other.rows, self.seconds + other.seconds)
+
+
+# By edge and pane the rows that came along the edge, and how many of them were shed.
+PaneCounts = Mapping[str, Mapping[int, tuple[int, int]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Absorbed:
     """What a task, or all tasks of an epoch, made of the rows: chunks, counts per stream, rows per synopsis or store.
 
     `heavy` has per store the heaviest hashes of keys with how many of how many sampled rows they had, by task; `shed`
-    the accounts of edges that shed; `slices` the rows of each slice of stores that are kept apart.
+    the accounts of edges that shed; `slices` the rows of each slice of stores that are kept apart. `worked` says by
+    stream and by edge what tasks spent on its rows, `panes` what came of each pane along edges that are counted.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -170,6 +189,8 @@ class Absorbed:
     heavy: Mapping[str, tuple[Heavy, ...]] = field(default_factory=dict)
     shed: Mapping[str, Shed] = field(default_factory=dict)  # by edge
     slices: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    worked: Mapping[str, Worked] = field(default_factory=dict)  # by stream, and by edge
+    panes: PaneCounts = field(default_factory=dict)
 
     def __add__(self, other: Absorbed) -> Absorbed:
         names = self.counts.keys() | other.counts.keys()
@@ -183,7 +204,23 @@ class Absorbed:
         cut = {
             key: self.slices.get(key, 0) + other.slices.get(key, 0) for key in self.slices.keys() | other.slices.keys()
         }
-        return Absorbed(self.chunks + other.chunks, counts, rows, heavy, shed, cut)
+        none_worked = Worked()
+        worked = {
+            name: self.worked.get(name, none_worked) + other.worked.get(name, none_worked)
+            for name in self.worked.keys() | other.worked.keys()
+        }
+        panes = _added(self.panes, other.panes)
+        return Absorbed(self.chunks + other.chunks, counts, rows, heavy, shed, cut, worked, panes)
+
+
+def _added(a: PaneCounts, b: PaneCounts) -> PaneCounts:
+    found = {edge: dict(counts) for edge, counts in a.items()}
+    for edge, counts in b.items():
+        mine = found.setdefault(edge, {})
+        for pane, (rows, shed) in counts.items():
+            before = mine.get(pane, (0, 0))
+            mine[pane] = before[0] + rows, before[1] + shed
+    return found
 
 
 @dataclass(frozen=True)
@@ -196,24 +233,29 @@ class AbsorbTask:
     projection: Projection
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     keep: Mapping[str, float] = field(default_factory=dict)  # by edge, of those that do not keep everything
+    counted: frozenset[str] = frozenset()  # edges into synopses whose rows are counted by pane
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Absorbed]:
         with kernels():
             yield self._absorbed(batches)
 
     def _absorbed(self, batches: Iterator[pa.RecordBatch]) -> Absorbed:
+        meter = _Meter()
         counts = {name: StreamCount() for name in self.projection.streams}
         partials: list[list[pl.DataFrame]] = [[] for _ in self.projection.feeds]
         kept: dict[str, list[pl.DataFrame]] = {}
         shed: dict[str, Shed] = {}
         for slab in _slabs(batches):
             passed = self._judged(slab, counts, shed)
-            self._absorb(passed, partials)
+            self._absorb(passed, partials, meter)
             for id_, feeds in self.projection.stores:
                 for feed in feeds:
-                    taken = passed.along(feed.stream, feed.where, self._edge(feed.stream, id_))
-                    kept.setdefault(id_, []).append(_rows_of(taken, feed))
-        parts, heavy = list(self._parts(partials)), dict[str, tuple[Heavy, ...]]()
+                    edge = self._edge(feed.stream, id_)
+                    with meter.at(edge):
+                        taken = passed.along(feed.stream, feed.where, edge)
+                        kept.setdefault(id_, []).append(_rows_of(taken, feed))
+                    meter.rows(edge, taken.height)
+        parts, heavy = list(self._parts(partials, meter)), dict[str, tuple[Heavy, ...]]()
         for id_, frames in kept.items():
             frame = pl.concat(frames)
             if not frame.is_empty():
@@ -224,7 +266,9 @@ class AbsorbTask:
             rows[synopsis] = rows.get(synopsis, 0) + frame.height
         apart = {id_ for id_, cut in self.cuts.items() if cut.apart}
         slices = {(id_, number): frame.height for id_, _, number, frame in parts if id_ in apart}
-        return Absorbed(self._chunks(parts, apart), counts, rows, heavy, shed, slices)
+        chunks = self._chunks(parts, apart)
+        meter.read(counts)
+        return Absorbed(chunks, counts, rows, heavy, shed, slices, meter.worked, meter.panes)
 
     def _chunks(self, parts: list[tuple[str, int, int, pl.DataFrame]], apart: set[str]) -> tuple[Chunk, ...]:
         if self.folder is None:
@@ -273,31 +317,71 @@ class AbsorbTask:
                     found.setdefault(edge, set()).add(where)
         return found
 
-    def _absorb(self, passed: _Passed, partials: list[list[pl.DataFrame]]) -> None:
+    def _absorb(self, passed: _Passed, partials: list[list[pl.DataFrame]], meter: _Meter) -> None:
         panes: dict[tuple[int, str | None, float, int], pl.DataFrame] = {}
         for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
             for feed in feeds:
                 edge = self._edge(feed.stream, layout.id)
                 key = (feed.stream, feed.where, self.keep.get(edge, 1.0), layout.pane_us)
-                if key not in panes:
-                    rows = passed.along(feed.stream, feed.where, edge)
-                    panes[key] = rows.with_columns(p=pl.col("_t") // layout.pane_us * layout.pane_us)
-                if not panes[key].is_empty():
-                    made.append(_feed(panes[key], layout, feed))
+                with meter.at(edge):
+                    if key not in panes:
+                        rows = passed.along(feed.stream, feed.where, edge)
+                        panes[key] = rows.with_columns(p=pl.col("_t") // layout.pane_us * layout.pane_us)
+                    if not panes[key].is_empty():
+                        made.append(_feed(panes[key], layout, feed, self.keep.get(edge), passed.hash_of(feed.stream)))
+                meter.rows(edge, panes[key].height)
+                if edge in self.counted:
+                    meter.count(edge, passed.offered(feed.stream, feed.where), panes[key]["p"], layout.pane_us)
 
-    def _parts(self, partials: list[list[pl.DataFrame]]) -> Iterator[tuple[str, int, int, pl.DataFrame]]:
+    def _parts(self, partials: list[list[pl.DataFrame]], meter: _Meter) -> Iterator[tuple[str, int, int, pl.DataFrame]]:
         for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
             if not made:
                 continue
             carry = ["h"] if feeds[0].bin is not None else []
-            frame = made[0] if len(made) == 1 else merge(made, layout, ["p", *layout.groups], carry)
-            frame = keep_heaviest(frame, layout, ["p", *layout.groups[: layout.keys]])
+            with meter.at(self._edge(feeds[0].stream, layout.id)):
+                frame = made[0] if len(made) == 1 else merge(made, layout, ["p", *layout.groups], carry)
+                frame = keep_heaviest(frame, layout, ["p", *layout.groups[: layout.keys]])
             if not carry:
                 yield layout.id, layout.pane_us, 0, frame
                 continue
             for (bin_,), part in frame.partition_by("h", as_dict=True, include_key=False).items():
                 assert isinstance(bin_, int)
                 yield layout.id, layout.pane_us, bin_, part
+
+
+class _Meter:
+    """What a task spends on each edge, what is left of its time, and what came of each pane."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self.worked: dict[str, Worked] = {}
+        self.panes: dict[str, dict[int, tuple[int, int]]] = {}
+
+    @contextmanager
+    def at(self, edge: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.worked[edge] = self.worked.get(edge, Worked()) + Worked(0, time.perf_counter() - began)
+
+    def rows(self, edge: str, rows: int) -> None:
+        self.worked[edge] = self.worked.get(edge, Worked()) + Worked(rows, 0.0)
+
+    def read(self, counts: Mapping[str, StreamCount]) -> None:
+        """All time that no edge took goes to the streams, by their rows."""
+        left = time.perf_counter() - self._began - sum(each.seconds for each in self.worked.values())
+        came = {name: count.entry.rows_in for name, count in counts.items()}
+        total = sum(came.values())
+        self.worked |= {name: Worked(rows, left * rows / total) for name, rows in came.items() if rows}
+
+    def count(self, edge: str, offered: pl.DataFrame, kept: pl.Series, pane_us: int) -> None:
+        """Counts the rows that came along an edge and those that were shed, by pane."""
+        came = offered.select(p=pl.col("_t") // pane_us * pane_us)["p"].value_counts(name="n")
+        there = dict(kept.value_counts(name="n").iter_rows()) if len(kept) < offered.height else None
+        mine = self.panes.setdefault(edge, {})
+        for pane, rows in came.iter_rows():
+            lost = 0 if there is None else rows - there.get(pane, 0)
+            before = mine.get(pane, (0, 0))
+            mine[pane] = before[0] + rows, before[1] + lost
 
 
 class _Passed:
@@ -320,6 +404,15 @@ class _Passed:
                 rows = rows.filter(self._kept(stream, edge))
             self._along[key] = rows
         return self._along[key]
+
+    def hash_of(self, stream: int) -> str | None:
+        """The column that a stream's rows are shed by, if there is one."""
+        return self._hashes[stream] if self._hashes else None
+
+    def offered(self, stream: int, where: str | None) -> pl.DataFrame:
+        """The rows of a stream that pass a filter, kept or not."""
+        rows = self._admitted[stream]
+        return rows if where is None else rows.filter(pl.col(where))
 
     def account(self, stream: int, wheres: Mapping[str, set[str | None]]) -> tuple[dict[str, Shed], int]:
         """The accounts of edges, given the filters before them; and how many rows some edge left out."""
@@ -376,16 +469,39 @@ def _judge(rows: pl.DataFrame, bounds: Bounds, corrupt: bool) -> tuple[pl.DataFr
     return admitted, StreamCount(used=rows.height - fault, first_us=first, last_us=last, **found)
 
 
-def _feed(rows: pl.DataFrame, layout: Layout, feed: FeedColumns) -> pl.DataFrame:
-    """Rows of one stream under the names the layout gives them, aggregated."""
+def _feed(
+    rows: pl.DataFrame, layout: Layout, feed: FeedColumns, keep: float | None, hashed: str | None
+) -> pl.DataFrame:
+    """Rows of one stream under the names the layout gives them, aggregated; `keep` is the fraction that was kept."""
     named = [pl.col("p")]
     named += [pl.col(name).alias(f"k{i}") for i, name in enumerate(feed.keys)]
     if feed.detail is not None:
         named.append(pl.col(feed.detail).alias("d"))
     if feed.bin is not None:
         named.append(pl.col(feed.bin).alias("h"))
-    arguments = {name: pl.col(name) for name in feed.arguments if name is not None}
+    arguments = {
+        name: pl.col(name) if ":" not in name else _scaling(name, keep, hashed)
+        for name in feed.arguments
+        if name is not None
+    }
     return partial(rows.select(*named, **arguments), layout, feed.arguments, ["h"] if feed.bin is not None else [])
+
+
+def _scaling(name: str, keep: float | None, hashed: str | None) -> pl.Expr:
+    """What each kept row adds to what a sum lacks, to the variance of the scaled sum, or to how it varies with a count.
+
+    Equal rows share a hash and so their fate: they vary as one row with the sum of their values, within a task. A row's
+    part of that variance is its value times the sum.
+    """
+    kind, _, column = name.partition(":")
+    if keep is None or hashed is None or keep <= 0:
+        return pl.lit(0.0)
+    x = pl.col(column).cast(pl.Float64) if column else pl.lit(1.0)
+    if kind == "extra":
+        return x * (1 / keep - 1)
+    known = pl.col(column).is_not_null().cast(pl.Float64) if column else pl.lit(1.0)
+    alike = (pl.lit(1.0) * (known if kind == "cross" else x)).sum().over(hashed) if column else pl.len().over(hashed)
+    return x * alike * ((1 - keep) / keep**2)
 
 
 def _rows_of(rows: pl.DataFrame, feed: RowColumns) -> pl.DataFrame:

@@ -16,11 +16,12 @@ from headrace.kernels.values import (
     PlannedAggregate,
     find_beyond,
     finish_detail,
+    finish_error,
     finish_plain,
     finish_quantile,
 )
 from headrace.kernels.windows import Cut, View
-from headrace.model import ROWS, Due, Failure
+from headrace.model import ERROR, ROWS, Due, Failure
 
 __all__ = [
     "AnswerSpec",
@@ -284,6 +285,9 @@ def _finished(
     ]
     for aggregate in spec.aggregates:
         layout = layouts[aggregate.synopsis]
+        if aggregate.scaled:
+            error = pl.lit(0.0) if missing else finish_error(aggregate, layout).fill_null(0.0)
+            columns.append(error.alias(f"{aggregate.name}{ERROR}"))
         if layout.detail:
             detail = None if missing else details.of(aggregate, position, by)
             if detail is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from headrace.kernels.carried import Want
 from headrace.kernels.chunks import open_output
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.sound import to_arrow
-from headrace.model import Due, Failure, Spent
+from headrace.model import KEPT, Due, Failure, Spent
 
 __all__ = ["AnswerTask", "CombineTask", "DeliverTask", "Delivery", "Frames", "Work", "bins_of"]
 
@@ -32,6 +32,15 @@ class Work:
     due: Due
     finish: DirectFinish | None
     staging: str | None
+    kept: Mapping[int, float] | None = None  # by window end, of windows that lost rows; None if nobody asks
+
+    def shown(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Answers with the part of each window's rows that was kept, if that is a result."""
+        if self.kept is None:
+            return frame
+        ends = pl.col("window_end").cast(pl.Int64)
+        kept = ends.replace_strict(list(self.kept), list(self.kept.values()), default=1.0, return_dtype=pl.Float64)
+        return frame.with_columns((kept if self.kept else pl.lit(1.0)).alias(KEPT))
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,7 @@ class AnswerTask:
                 for _, frame in answers([(self.work.spec, self.work.due)], self.panes, bin_):
                     if isinstance(frame, Failure):
                         raise QueryFailure(frame.text)
-                    table = to_arrow(frame).cast(self.schema)
+                    table = to_arrow(self.work.shown(frame)).cast(self.schema)
                     yield from table.to_batches(max_chunksize=50_000)
 
 
@@ -146,12 +155,14 @@ class CombineTask:
             answered += frame.height
             heads: dict[tuple[object, ...], pl.DataFrame] = {}
             for number in numbers:
-                finish = self.works[number].finish
+                work = self.works[number]
+                finish = work.finish
                 try:
                     with kernels():
-                        cut = () if finish is None else finish.cut
+                        cut = ((), work.kept is None) if finish is None else (finish.cut, work.kept is None)
                         if cut not in heads:
-                            heads[cut] = frame if finish is None else finish.head(frame)
+                            shown = work.shown(frame)
+                            heads[cut] = shown if finish is None else finish.head(shown)
                 except Exception as error:  # the query's own failure: told, not raised
                     yield number, None, told(error)
                     continue

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.kernels.limbs import columns_of_limbs, fits, split
-from headrace.model import ROWS, DataType, Kind, Measure, Synopsis, sum_of
+from headrace.model import ROWS, SCALING, DataType, Kind, Measure, Synopsis, sum_of
 
 __all__ = [
     "Layout",
@@ -60,7 +60,7 @@ def layout_of(synopsis: Synopsis, measures: Iterable[Measure], pane_us: int) -> 
         pane_us,
         len(synopsis.keys),
         synopsis.detail is not None,
-        tuple((m.column, m.kind, storage_of(m.type)) for m in measures),
+        tuple((m.column, "sum" if m.kind in SCALING else m.kind, storage_of(m.type)) for m in measures),
         synopsis.keep,
     )
 

@@ -21,7 +21,7 @@ from headrace.kernels.carried import Want
 from headrace.kernels.deliver import CombineTask, DeliverTask, Delivery, Frames, Work
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.sound import to_arrow
-from headrace.model import DataType, Spent
+from headrace.model import ERROR, KEPT, DataType, Spent
 
 __all__ = ["HEAD", "OWN", "Slots", "SlotsDelivery", "SlotsTask"]
 
@@ -78,8 +78,10 @@ class SlotsTask:
                 yield _noted(schema, (number, None, error))
                 continue
             names = self.combine.works[number].spec.keys, self.combine.works[number].spec.aggregates
-            own = [*OWN, *names[0], *(aggregate.name for aggregate in names[1])]
             there = dict(self.slots.places[number])
+            own = [*OWN, *names[0], *(aggregate.name for aggregate in names[1])]
+            own += [f"{aggregate.name}{ERROR}" for aggregate in names[1] if aggregate.scaled]
+            own += [KEPT] if self.combine.works[number].kept is not None else []
             table = to_arrow(frame.select(own))
             found = {there.get(name, name): table[name] for name in own}
             columns = [

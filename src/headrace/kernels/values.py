@@ -26,7 +26,16 @@ from headrace.model import (
     columns_of,
 )
 
-__all__ = ["PlannedAggregate", "find_beyond", "finish_detail", "finish_plain", "finish_quantile", "spelled", "text_of"]
+__all__ = [
+    "PlannedAggregate",
+    "find_beyond",
+    "finish_detail",
+    "finish_error",
+    "finish_plain",
+    "finish_quantile",
+    "spelled",
+    "text_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,7 @@ class PlannedAggregate:
     synopsis: str
     columns: tuple[str, ...]
     parameters: tuple[float, ...]
+    scaled: bool = False
     text: str = field(default="", compare=False)
 
     @property
@@ -85,6 +95,40 @@ def _expression(operator: Operator, name: str) -> str:
 
 def finish_plain(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
     """An aggregate's value from its merged measures; NULL where its type has no room for it (`find_beyond`)."""
+    found = _finish_kept(aggregate, layout)
+    if not aggregate.scaled:
+        return found
+    if aggregate.function == "avg":
+        total_x, total_n = _scaled_ratio(aggregate, layout)
+        exact = aggregate.type.startswith("DECIMAL")
+        return found if exact else pl.when(total_n > 0).then(total_x / total_n)
+    extra = pl.col(aggregate.columns[1]).fill_null(0.0)
+    if aggregate.type.startswith("DECIMAL"):
+        return found + extra.cast(pl.Decimal(*aggregate.digits), strict=False)
+    return found + (extra if aggregate.type in ("DOUBLE", "FLOAT") else extra.round().cast(pl.Int64))
+
+
+def finish_error(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
+    """One standard error of a scaled aggregate; 0 where all rows were kept."""
+    if aggregate.function != "avg":
+        return pl.col(aggregate.columns[2]).fill_null(0.0).sqrt()
+    total_x, total_n = _scaled_ratio(aggregate, layout)
+    ratio = total_x / total_n
+    spread_x, spread_n, cross = (pl.col(aggregate.columns[i]).fill_null(0.0) for i in (3, 5, 6))
+    variance = spread_x - 2 * ratio * cross + ratio**2 * spread_n
+    return pl.when(total_n > 0).then(variance.clip(lower_bound=0.0).sqrt() / total_n)
+
+
+def _scaled_ratio(aggregate: PlannedAggregate, layout: Layout) -> tuple[pl.Expr, pl.Expr]:
+    """The scaled sum and the scaled count whose ratio is an average."""
+    measure, (kind, storage) = aggregate.columns[0], _kept(aggregate, layout)
+    kept = total(measure, int(storage.partition(":")[2])) if kind == "limbs" else pl.col(measure)
+    extra_x, extra_n = (pl.col(aggregate.columns[i]).fill_null(0.0) for i in (2, 4))
+    return kept.cast(pl.Float64) + extra_x, pl.col(aggregate.columns[1]) + extra_n
+
+
+def _finish_kept(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
+    """An aggregate's value over the rows that were kept."""
     measure = aggregate.columns[0]
     kind, storage = _kept(aggregate, layout)
     match aggregate.function:

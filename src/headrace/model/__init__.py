@@ -39,6 +39,7 @@ from headrace.model.query import (
     LEAST_WEIGHT,
     MOST_PRIORITY,
     MOST_WEIGHT,
+    WITHOUT_PAIRS,
     Aggregate,
     Comparison,
     Finish,
@@ -61,8 +62,9 @@ from headrace.model.query import (
     streams_of,
 )
 from headrace.model.results import result_type
+from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
-from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, Feed, Measure, Synopsis, sum_of
+from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
 from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms
 from headrace.model.types import Column, DataType, Kind
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
@@ -72,8 +74,10 @@ __all__ = [
     "DECODINGS",
     "DEFAULT_AHEAD_US",
     "DEFAULT_IDLE_US",
+    "ERROR",
     "EVERYWHERE",
     "FIRST_BYTES",
+    "KEPT",
     "KEY",
     "LEAST_S",
     "LEAST_WEIGHT",
@@ -86,7 +90,10 @@ __all__ = [
     "ONCE",
     "PLACE",
     "ROWS",
+    "SCALING",
     "SCHEDULE",
+    "SHEDDING",
+    "WITHOUT_PAIRS",
     "Admission",
     "Aggregate",
     "AnswersState",
@@ -139,6 +146,7 @@ __all__ = [
     "PlacementSettings",
     "Plain",
     "Query",
+    "QueryShedding",
     "QueryTerms",
     "RangeWindow",
     "Rate",
@@ -151,6 +159,7 @@ __all__ = [
     "ScheduleDecision",
     "SettingTerms",
     "Shed",
+    "SheddingDecision",
     "SideSample",
     "SinkSpec",
     "SinkTerms",

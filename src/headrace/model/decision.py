@@ -10,6 +10,7 @@ from headrace.model.admission import Admission
 from headrace.model.joining import JoinDecision
 from headrace.model.keyed import KeyedDecision
 from headrace.model.plain import plain, restored
+from headrace.model.shedding import SHEDDING, SheddingDecision
 
 __all__ = [
     "FIRST_BYTES",
@@ -65,7 +66,7 @@ class ScheduleDecision:
     reason: str
 
 
-NodeDecision = JoinDecision | KeyedDecision | ScheduleDecision
+NodeDecision = JoinDecision | KeyedDecision | ScheduleDecision | SheddingDecision
 # The name under which the schedule of all aggregates is decided and remembered; no query can have it.
 SCHEDULE = "*"
 
@@ -113,7 +114,14 @@ class EpochDecision:
     @property
     def flows(self) -> dict[str, JoinDecision | KeyedDecision]:
         """What was decided for joins, row windows and functions."""
-        return {name: node for name, node in self.nodes.items() if not isinstance(node, ScheduleDecision)}
+        found = self.nodes.items()
+        return {name: node for name, node in found if isinstance(node, JoinDecision | KeyedDecision)}
+
+    @property
+    def shedding(self) -> SheddingDecision | None:
+        """What was decided about shedding; None where nothing had to be judged, as in a flush."""
+        found = self.nodes.get(SHEDDING)
+        return found if isinstance(found, SheddingDecision) else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.model.admission import Shed
 from headrace.model.joining import JoinMeasures
 from headrace.model.keyed import KeyedMeasures
 
@@ -15,7 +16,8 @@ __all__ = ["Observed"]
 class Observed:
     """One epoch: its wall time, seconds in all and by step, Spark jobs, rows by stream, windows answered by query.
 
-    `replay` says that it was run before and not committed; `flows` has what operators measured.
+    `replay` says that it was run before and not committed; `flows` has what operators measured, `edges` the accounts of
+    edges that shed in it.
     """
 
     wall_us: int = 0
@@ -27,3 +29,4 @@ class Observed:
     state_bytes: int = 0
     replay: bool = False
     flows: Mapping[str, JoinMeasures | KeyedMeasures] = field(default_factory=dict)
+    edges: Mapping[str, Shed] = field(default_factory=dict)

@@ -15,7 +15,9 @@ __all__ = ["EngineSettings", "Pipeline", "PlacementSettings", "Site"]
 
 SCHEDULES = ("none", "aggressive", "conservative", "hybrid", "hybrid-late", "hybrid-late-pending")
 JOINS = ("auto", "hash", "split", "biclique", "hybrid")
-SHEDDING = ("auto", "off")
+SHEDDING = ("off", "fit", "central")
+BACKLOGS = ("keep", "shed")
+OBJECTIVES = ("throughput", "fair", "priority")
 # Spark counts triggers in milliseconds; an epoch that comes less than once a week is not a stream's.
 LEAST_TRIGGER_US, MOST_TRIGGER_US = 1_000, 7 * 86_400 * SECOND_US
 # As Maven names a package: group, artifact, version.
@@ -27,6 +29,9 @@ STRATEGIES = ("optimal", "edge", "edge+", "in-network", "warehouse")
 class EngineSettings:
     """How one site runs; `trigger_us` is the time an epoch may take.
 
+    `shedding` says how it is planned what to shed, `backlog` what becomes of rows that gathered while nothing ran, and
+    `objective` what plans maximise: rows by weight, the least share of any query, or rows by priority.
+
     `packages` (Maven coordinates) and `jars` are what Spark needs beside its own; `metrics` is a port, 0 any free one.
     """
 
@@ -34,18 +39,22 @@ class EngineSettings:
     checkpoint: str | None = None
     schedule: str = "hybrid-late-pending"
     join: str = "auto"
-    shedding: str = "auto"
+    shedding: str = "off"
     bins: int | None = None
     conf: tuple[tuple[str, str], ...] = ()
     packages: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
     metrics: int | None = None
+    backlog: str = "keep"
+    objective: str = "throughput"
 
     def __post_init__(self) -> None:
         for name, value, known in (
             ("schedule", self.schedule, SCHEDULES),
             ("join", self.join, JOINS),
             ("shedding", self.shedding, SHEDDING),
+            ("backlog", self.backlog, BACKLOGS),
+            ("objective", self.objective, OBJECTIVES),
         ):
             if value not in known:
                 raise ValueError(f"unknown {name} '{value}'; known: {', '.join(known)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.model.shedding import QueryShedding
 from headrace.model.types import Column, DataType
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow
 
@@ -15,6 +16,7 @@ __all__ = [
     "LEAST_WEIGHT",
     "MOST_PRIORITY",
     "MOST_WEIGHT",
+    "WITHOUT_PAIRS",
     "Aggregate",
     "Comparison",
     "Finish",
@@ -39,6 +41,7 @@ __all__ = [
 
 # Priorities are ranks and weights are shares: what is beyond these is a typing mistake.
 MOST_PRIORITY = 1_000_000_000
+WITHOUT_PAIRS = "without a row, a join lacks all its pairs"
 LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9
 
 
@@ -264,6 +267,7 @@ class Query:
     priority: int = 0
     weight: float = 1.0
     lifetime_us: int | None = None
+    shedding: QueryShedding = field(default_factory=QueryShedding)
 
     def __post_init__(self) -> None:
         if self.lifetime_us is not None and self.lifetime_us <= 0:
@@ -274,6 +278,34 @@ class Query:
             )
         if abs(self.priority) > MOST_PRIORITY:
             raise ValueError(f"query '{self.name}': priority must be within {MOST_PRIORITY} of 0, not {self.priority}")
+        if self.shedding.scale and (why := self.why_never_shed) is not None:
+            raise ValueError(f"query '{self.name}': shedding: scale has nothing to scale; {why}")
+
+    @property
+    def why_never_shed(self) -> str | None:
+        """Why no row of the query is ever shed; None if rows may be."""
+        if self.shedding.never:
+            return "its file says never"
+        match self.root:
+            case RowsAggregate():
+                return "without a row, others would be the last of their key"
+            case Step():
+                return "a function's state has seen every row"
+            case WindowAggregate(input=child):
+                return _why_never_below(child)
+        return _why_never_below(self.root)
+
+
+def _why_never_below(operator: Operator) -> str | None:
+    """Why no row below an aggregate is ever shed: there is more than streams."""
+    match operator:
+        case Join():
+            return WITHOUT_PAIRS
+        case Scan(of=Results()):
+            return "without a row, results that it reads are others"
+        case Union(inputs=inputs):
+            return next((why for child in inputs if (why := _why_never_below(child)) is not None), None)
+    return None
 
 
 def columns_of(operator: Operator) -> tuple[Column, ...]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from headrace.model.types import DataType, Kind
 
-__all__ = ["BUCKET_OFFSET", "NARROW_DIGITS", "ROWS", "Feed", "Measure", "Synopsis", "sum_of"]
+__all__ = ["BUCKET_OFFSET", "NARROW_DIGITS", "ROWS", "SCALING", "Feed", "Measure", "Synopsis", "sum_of"]
 
 # The column that counts rows.
 ROWS = "n"
+# Kinds of measures that say what shedding took away; they are sums of doubles.
+SCALING = ("extra", "spread", "cross")
 # Decimals of so many digits are added up as they are: 10^10 of the greatest of them fit into 38 digits.
 NARROW_DIGITS = 28
 # Log buckets of positive doubles lie within +-355,000 at a relative error of 0.1 %; the offset keeps them positive.
@@ -32,7 +34,10 @@ class Feed:
 class Measure:
     """A mergeable partial over an argument, in Spark SQL for each feed (None: over rows).
 
-    `kind` is rows | count | sum | limbs | min | max | moments; `limbs` is a sum in two columns, of wide decimals.
+    `kind` is rows | count | sum | limbs | min | max | moments | extra | spread | cross. `limbs` is a sum in two
+    columns, of wide decimals. The last three are about rows of which a fraction p was kept: `extra` is the sum of
+    x (1/p - 1), which the sum lacks; `spread` the sum of (1 - p) x^2 / p^2, the variance of both together; `cross` the
+    same of x and 1. All are 0 without shedding; over rows, x is 1.
     """
 
     kind: str
@@ -43,7 +48,7 @@ class Measure:
     def column(self) -> str:
         """The column that holds it in every synopsis: named by content, so that measures can come and go."""
         if self.arguments is None:
-            return ROWS
+            return ROWS if self.kind == "rows" else f"{self.kind}_rows"
         return f"{self.kind}_{_digest([self.arguments, str(self.type)])}"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from headrace.model.message import Decoding
 from headrace.model.pipeline import EngineSettings
+from headrace.model.shedding import QueryShedding
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US
 
 __all__ = ["QueryTerms", "SettingTerms", "SinkTerms", "StepTerms", "StreamTerms"]
@@ -64,6 +65,7 @@ class QueryTerms:
     weight: float = 1.0
     lifetime_us: int | None = None
     step: StepTerms | None = None
+    shedding: QueryShedding = field(default_factory=QueryShedding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,17 @@ class SettingTerms:
     schedule: str = EngineSettings().schedule
     join: str = EngineSettings().join
     shedding: str = EngineSettings().shedding
+    backlog: str = EngineSettings().backlog
+    objective: str = EngineSettings().objective
     tuning: Mapping[str, str] = field(default_factory=dict)
 
     def engine(self) -> EngineSettings:
         """The engine's part of a pipeline."""
-        return EngineSettings(self.trigger_us, schedule=self.schedule, join=self.join, shedding=self.shedding)
+        return EngineSettings(
+            self.trigger_us,
+            schedule=self.schedule,
+            join=self.join,
+            shedding=self.shedding,
+            backlog=self.backlog,
+            objective=self.objective,
+        )

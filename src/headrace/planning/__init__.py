@@ -27,7 +27,8 @@ from headrace.planning.sharing import (
     share,
     streams_read,
 )
-from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, plan_answer
+from headrace.planning.shedding import Asked, Part, Shedding, decide_shedding, edges_of, parts_of, with_kept
+from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, is_scaled, plan_answer
 
 __all__ = [
     "LEFT",
@@ -35,6 +36,7 @@ __all__ = [
     "RIGHT",
     "AggregateSource",
     "AnswerPlan",
+    "Asked",
     "Coverage",
     "Demand",
     "Derived",
@@ -44,6 +46,7 @@ __all__ = [
     "Known",
     "KnownRates",
     "NodePlan",
+    "Part",
     "Placed",
     "QueryTimes",
     "RowFeed",
@@ -51,6 +54,7 @@ __all__ = [
     "RowsPlan",
     "Schedule",
     "Scheduled",
+    "Shedding",
     "Source",
     "StepPlan",
     "Supply",
@@ -59,17 +63,22 @@ __all__ = [
     "build_graph",
     "columns_in_use",
     "cover",
+    "decide_shedding",
     "draw_graph",
     "draw_mermaid",
     "draw_svg",
+    "edges_of",
     "ends_below",
     "explain",
     "explain_text",
     "forget",
     "graph_json",
     "groups_of",
+    "is_scaled",
     "latest",
     "nodes_of",
+    "owner",
+    "parts_of",
     "place",
     "placement_problem",
     "plan_admissions",
@@ -82,4 +91,5 @@ __all__ = [
     "share",
     "streams_read",
     "subgroup_of",
+    "with_kept",
 ]

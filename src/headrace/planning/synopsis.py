@@ -134,7 +134,10 @@ def plan_answer(query: Query) -> AnswerPlan:
         arguments, type_ = argument_of(aggregate, scans)
         detail = _detail(aggregate, arguments, type_, query.name)
         if detail is None:
-            found.append((0, aggregate, _plain(plain, aggregate, arguments, type_), ()))
+            columns = _plain(plain, aggregate, arguments, type_)
+            if is_scaled(query, aggregate):
+                columns += _scaling(plain, aggregate, arguments)
+            found.append((0, aggregate, columns, ()))
             continue
         expressions, detail_type, keep, kind, extra, parameters = detail
         draft = next((d for d in drafts if d.detail == expressions and d.keep == keep), None)
@@ -204,6 +207,25 @@ def _masked(scan: Scan, aggregate: Aggregate) -> str:
     if aggregate.filter is None:
         return sql
     return f"CASE WHEN {column_of(scan, aggregate.filter).sql} THEN {sql} END"
+
+
+def is_scaled(query: Query, aggregate: Aggregate) -> bool:
+    """Whether an aggregate over the kept rows is scaled to all rows: sums, counts, and what is made of these."""
+    return query.shedding.scale and aggregate.function in ("sum", "count", "avg") and not aggregate.distinct
+
+
+def _scaling(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The measures that scale an aggregate and give its error; an average is a ratio, whose parts vary together."""
+    mine = tuple(draft.add(kind, arguments, _DOUBLE) for kind in ("extra", "spread"))
+    if aggregate.function != "avg":
+        return mine
+    assert arguments is not None
+    known = tuple(f"CASE WHEN {sql} IS NOT NULL THEN 1.0D END" for sql in arguments)
+    return (
+        *mine,
+        *(draft.add(kind, known, _DOUBLE) for kind in ("extra", "spread")),
+        draft.add("cross", arguments, _DOUBLE),
+    )
 
 
 def _plain(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | None, type_: DataType) -> tuple[str, ...]:

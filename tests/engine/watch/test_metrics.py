@@ -20,6 +20,7 @@ from headrace.engine.watch.metrics import METRICS, MetricsPage, waiting_rows
 from headrace.engine.watch.metrics_server import MetricsServer
 from headrace.errors import EnvironmentProblem
 from headrace.model import (
+    SHEDDING,
     Entry,
     EpochDecision,
     Flush,
@@ -31,7 +32,10 @@ from headrace.model import (
     KeyedMeasures,
     Observed,
     Residence,
+    Shed,
+    SheddingDecision,
 )
+from headrace.planning import Shedding
 from headrace.policies import StreamClock, begin
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -43,10 +47,12 @@ MANIFEST = Manifest(
     ledger={"s": Entry(used=10, late=2, shed=1, rejected=3), "silent": Entry()},
     queries={"q": QueryState("SELECT", answers=4, rows=40, gap_us=2.5 * SECOND, waiting_us=SECOND),
              "broken": QueryState("SELECT", failed="a \"cause\"")},
+    edges={"s>a": Shed(8, 6)},
     observed=Observed(100 * SECOND, 0.5, {"absorb": 0.25}, 2, {"s": 5}, replay=True,
                       flows={"q": KeyedMeasures(0.1, (0.1, 0.1), (None, None), 0, (), 5, 2, 70)}),
     nodes={"q": replace(begin(2, 2), state_bytes=(30, 40), moves=3, moved_bytes=90,
                         residence=(Residence((1,)), Residence())),
+           SHEDDING: Shedding(queries={"q": Shed(8, 6)}),
            "join": JoinState(JoinWay("hash", None, (), (0,), "why"), 1, False, (), None, JoinSample(), 0, (1.0,))},
 )  # fmt: skip
 
@@ -69,7 +75,13 @@ def test_every_number_is_on_the_page() -> None:
     page.lag = lambda: {"s": 12}
     page.decided(decision(6, idle=(Idle("silent", "60 s"),), intake=Intake(500, "first")))
     page.decided(
-        decision(7, idle=(Idle("silent", "61 s"),), intake=Intake(900, "faster", 7_000_000), flush=Flush("asked"))
+        decision(
+            7,
+            idle=(Idle("silent", "61 s"),),
+            intake=Intake(900, "faster", 7_000_000),
+            flush=Flush("asked"),
+            nodes={SHEDDING: SheddingDecision("fit", ("shed",), {"s>a": 0.25}, {"q": 0.25}, 2.5)},
+        )
     )
     page.committed(MANIFEST)
     found = samples(page.text())
@@ -94,6 +106,10 @@ def test_every_number_is_on_the_page() -> None:
         "headrace_query_late_seconds": {("q",): 1, ("broken",): 0},
         "headrace_query_period_seconds": {("q",): 2.5},
         "headrace_query_failed": {("q",): 0, ("broken",): 1},
+        "headrace_waiting_seconds": {(): 2.5},
+        "headrace_shed_rows_total": {("s>a",): 6},
+        "headrace_query_shed_rows_total": {("q",): 6},
+        "headrace_query_kept": {("q",): 0.25},
         "headrace_state_bytes": {(): 0},
         "headrace_state_files": {(): 0},
         "headrace_keyed_state_bytes": {("q",): 70},
@@ -102,7 +118,7 @@ def test_every_number_is_on_the_page() -> None:
         "headrace_keyed_waiting": {("q",): 2},
         "headrace_keyed_spilled": {("q",): 1},
         "headrace_decisions_total": {
-            ("idle",): 1, ("flush",): 1, ("schedule",): 0, ("intake",): 2, ("flow",): 0,
+            ("idle",): 1, ("flush",): 1, ("schedule",): 0, ("intake",): 2, ("flow",): 0, ("shedding",): 1,
         },
     }  # fmt: skip
     assert found.keys() == {metric.name for metric in METRICS}, "no metric is without a test"

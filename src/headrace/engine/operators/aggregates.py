@@ -112,7 +112,8 @@ class AggregateOperator:
         epoch = _Epoch(moment, _scheduled(moment.standing, moment.decision))
         self._schedule(epoch)
         workload, decision = epoch.workload, moment.decision
-        given = Given(decision.epoch, moment.replay, epoch.due, _chunks(moment))
+        shedding = moment.standing.manifest.shedding.with_panes(moment.absorbed.panes)
+        given = Given(decision.epoch, moment.replay, epoch.due, _chunks(moment), shedding)
         answered = self._answering.answer(workload, moment.sinks, given)
         alive = [name for name in _alive(moment) if name not in answered.failed]
         stepped = Stepped(answered.rows, answered.failed, unfinished=epoch.unfinished)

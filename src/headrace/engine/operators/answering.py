@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.failures import blamed, cause_of, raise_if_not_a_querys
-from headrace.engine.operators.finishing import answer_ddl, answer_schema, direct_finish, spark_finish
+from headrace.engine.operators.finishing import answer_ddl, answer_schema, direct_finish, shows_kept, spark_finish
 from headrace.engine.operators.slots import slots_of
 from headrace.engine.operators.specs import spec_of
 from headrace.engine.sinks.choose import ConsoleSink, FileSink, MemorySink, Sink
@@ -26,7 +26,7 @@ from headrace.kernels.deliver import AnswerTask, CombineTask, DeliverTask, Deliv
 from headrace.kernels.slots import Slots, SlotsDelivery, SlotsTask
 from headrace.kernels.values import spelled
 from headrace.model import Due, Spent
-from headrace.planning import Workload
+from headrace.planning import Shedding, Workload, edges_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,12 +36,13 @@ __all__ = ["Answered", "Answering", "Given", "adopt", "hand_over", "writes_parqu
 
 @dataclass(frozen=True)
 class Given:
-    """An epoch to answer: what is due in it, and the chunks that hold panes."""
+    """An epoch to answer: what is due in it, the chunks that hold panes, and what windows were shed of."""
 
     epoch: int
     replay: bool
     due: Mapping[str, Due]
     chunks: tuple[Chunk, ...]
+    shedding: Shedding = field(default_factory=Shedding)
 
 
 @dataclass
@@ -122,7 +123,7 @@ class Answering:
     def answer(self, workload: Workload, sinks: Mapping[str, Sink], given: Given) -> Answered:
         """Answers what is due and gives it to the sinks."""
         answered = Answered()
-        works = {name: self._work(workload, name, sinks[name], due) for name, due in given.due.items()}
+        works = {name: self._work(workload, name, sinks[name], due, given) for name, due in given.due.items()}
         panes = self._panes(workload, works, given)
         direct = {name: work for name, work in works.items() if work.finish is not None}
         if direct:
@@ -140,7 +141,7 @@ class Answering:
         """The results of one node that is due, as Spark SQL finishes them."""
         query, work = workload.plans[name].query, Work(self.spec(workload, name), given.due[name], None, None)
         task = AnswerTask(self._panes(workload, {name: work}, given), work, answer_schema(query))
-        return spark_finish(self._io.rows(task, self._bins, answer_ddl(query.root)), query.finish)
+        return spark_finish(self._io.rows(task, self._bins, answer_ddl(query)), query.finish)
 
     def _finished(
         self,
@@ -186,9 +187,14 @@ class Answering:
             rows = rows.repartition(min(tasks, len(combine.works)), "_q")
         return self._io.over(rows, arrow_schema(rows), SlotsDelivery(combine.works, slots))
 
-    def _work(self, workload: Workload, name: str, sink: Sink, due: Due) -> Work:
-        finish = direct_finish(workload.plans[name].query) if writes_parquet(sink, self._io) else None
-        return Work(self.spec(workload, name), due, finish, sink.staging if isinstance(sink, FileSink) else None)
+    def _work(self, workload: Workload, name: str, sink: Sink, due: Due, given: Given) -> Work:
+        plan = workload.plans[name]
+        finish = direct_finish(plan.query) if writes_parquet(sink, self._io) else None
+        staging = sink.staging if isinstance(sink, FileSink) else None
+        kept = None
+        if shows_kept(plan.query):
+            kept = given.shedding.kept_of(edges_of(workload, name), plan.aggregate.window.size_us, due.ends)
+        return Work(self.spec(workload, name), due, finish, staging, kept)
 
     def _panes(self, workload: Workload, works: Mapping[str, Work], given: Given) -> Panes:
         """The chunks that hold panes of the due windows, by synopsis."""
@@ -228,7 +234,7 @@ class Answering:
         query = workload.plans[name].query
         task = AnswerTask(panes, work, answer_schema(query))
         try:
-            answers = self._io.rows(task, self._bins, answer_ddl(query.root))
+            answers = self._io.rows(task, self._bins, answer_ddl(query))
             results = spark_finish(answers, query.finish)
 
             def write() -> int:

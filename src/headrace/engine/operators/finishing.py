@@ -7,18 +7,29 @@ finished by Spark SQL, so that every expression means what it means in Spark.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.finish import DirectFinish
-from headrace.model import Finish, Operator, Query, columns_of
+from headrace.model import ERROR, KEPT, Column, DataType, Finish, Kind, Query, WindowAggregate, columns_of
+from headrace.planning import is_scaled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["answer_ddl", "answer_schema", "direct_finish", "plain_name", "spark_finish"]
+__all__ = [
+    "answer_columns",
+    "answer_ddl",
+    "answer_schema",
+    "direct_finish",
+    "plain_name",
+    "shows_kept",
+    "spark_finish",
+    "windowed_ddl",
+]
 
 _NAME = re.compile(r"`?([A-Za-z_]\w*)`?")
 _WINDOW = (("window_start", pa.timestamp("us", "UTC")), ("window_end", pa.timestamp("us", "UTC")))
@@ -58,8 +69,21 @@ def direct_finish(query: Query) -> DirectFinish | None:
     return DirectFinish(tuple(plain), tuple(keys), finish.limit, schema, finish.ties)
 
 
+def answer_columns(query: Query) -> tuple[Column, ...]:
+    """What answers have besides their window: groups, aggregates, errors of scaled ones, and the part that was kept."""
+    aggregates = query.root.aggregates if isinstance(query.root, WindowAggregate) else ()
+    added = [f"{aggregate.name}{ERROR}" for aggregate in aggregates if is_scaled(query, aggregate)]
+    added += [KEPT] if shows_kept(query) else []
+    return columns_of(query.root) + tuple(Column(name, DataType(Kind.DOUBLE)) for name in added)
+
+
+def shows_kept(query: Query) -> bool:
+    """Whether the results say which part of a window's rows was kept."""
+    return any(output.sql == KEPT for output in query.finish.outputs)
+
+
 def _column_types(query: Query) -> tuple[tuple[str, pa.DataType], ...]:
-    return _WINDOW + tuple((column.name, arrow_type(column.type)) for column in columns_of(query.root))
+    return _WINDOW + tuple((column.name, arrow_type(column.type)) for column in answer_columns(query))
 
 
 def answer_schema(query: Query) -> pa.Schema:
@@ -67,10 +91,15 @@ def answer_schema(query: Query) -> pa.Schema:
     return pa.schema(list(_column_types(query)))
 
 
-def answer_ddl(root: Operator) -> str:
+def answer_ddl(query: Query) -> str:
     """The same as Spark DDL."""
-    columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(root))
-    return f"window_start TIMESTAMP, window_end TIMESTAMP{', ' if columns else ''}{columns}"
+    return windowed_ddl(answer_columns(query))
+
+
+def windowed_ddl(columns: Sequence[Column]) -> str:
+    """Some columns of answers and their window as Spark DDL."""
+    told = ", ".join(f"{column.name} {column.type}" for column in columns)
+    return f"window_start TIMESTAMP, window_end TIMESTAMP{', ' if told else ''}{told}"
 
 
 def spark_finish(answers: DataFrame, finish: Finish) -> DataFrame:

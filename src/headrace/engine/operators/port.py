@@ -58,14 +58,17 @@ class Decided:
 
 @dataclass(frozen=True)
 class Taking:
-    """What an operator wants of an epoch's rows: panes, rows, and by store how rows are cut into slices."""
+    """What an operator wants of an epoch's rows: panes, rows, by store how rows are cut into slices, and the edges
+    whose rows are counted by pane."""
 
     kept: tuple[Kept, ...] = ()
     stores: tuple[RowStore, ...] = ()
     cuts: Mapping[str, Cut] = field(default_factory=dict)
+    counted: frozenset[str] = frozenset()
 
     def __add__(self, other: Taking) -> Taking:
-        return Taking(self.kept + other.kept, self.stores + other.stores, {**self.cuts, **other.cuts})
+        cuts = {**self.cuts, **other.cuts}
+        return Taking(self.kept + other.kept, self.stores + other.stores, cuts, self.counted | other.counted)
 
 
 def _no_feed(stream: Stream, rows: DataFrame) -> Absorbed:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.kernels.absorb import GREATEST, LEAST, SEED, FeedColumns, Projection, RowColumns
 from headrace.kernels.panes import layout_of
-from headrace.model import Feed, Stream
+from headrace.model import SCALING, Feed, Measure, Stream
 from headrace.planning import Kept, RowFeed, RowStore
 
 __all__ = ["projection", "text_literal"]
@@ -53,6 +53,10 @@ def projection(
             column(f"xxhash64({', '.join(source.keys)})", passed) if source.keys else None,
         )
 
+    def argument(measure: Measure, i: int, passed: str) -> str | None:
+        name = None if measure.arguments is None else column(measure.arguments[i], passed)
+        return f"{measure.kind}:{name or ''}" if measure.kind in SCALING else name
+
     def feed(kept: Kept, i: int, source: Feed) -> FeedColumns:
         own, passed = guards(source)
         keyed = bins > 1 and kept.synopsis.keys
@@ -61,7 +65,7 @@ def projection(
             column(source.where, own) if source.where else None,
             tuple(column(sql, passed) for sql in source.keys),
             column(source.detail, passed) if source.detail else None,
-            tuple(None if m.arguments is None else column(m.arguments[i], passed) for m in kept.measures),
+            tuple(argument(m, i, passed) for m in kept.measures),
             column(f"CAST(pmod(xxhash64({', '.join(source.keys)}), {bins}) AS INT)", passed) if keyed else None,
         )
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from headrace.engine.operators.finishing import plain_name
+from headrace.engine.operators.finishing import answer_columns, plain_name
 from headrace.engine.operators.renaming import renamed
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.slots import HEAD, OWN, Slots
-from headrace.model import DataType, Query, columns_of
+from headrace.model import DataType, Query
 
 __all__ = ["slots_of"]
 
@@ -29,7 +29,7 @@ def slots_of(queries: Sequence[Query]) -> tuple[Slots, list[int]]:
     finishes, places = [], []
     for number, position in enumerate(fitting):
         query = queries[position]
-        mine = {column.name: _slot(given, column.name, column.type) for column in columns_of(query.root)}
+        mine = {column.name: _slot(given, column.name, column.type) for column in answer_columns(query)}
         outputs = []
         for i, output in enumerate(query.finish.outputs):
             slot = _slot(results, f"o{i}", output.type)
@@ -51,7 +51,7 @@ def slots_of(queries: Sequence[Query]) -> tuple[Slots, list[int]]:
 
 def _fits(query: Query) -> bool:
     finish = query.finish
-    columns = {*OWN, *(column.name for column in columns_of(query.root))}
+    columns = {*OWN, *(column.name for column in answer_columns(query))}
     return (
         not finish.distinct
         and all(plain_name(key.sql) in columns for key in finish.order_by)

@@ -8,7 +8,7 @@ from headrace.kernels.row_windows import RowsSpec
 from headrace.kernels.values import PlannedAggregate, text_of
 from headrace.kernels.windows import Cut
 from headrace.model import Aggregate, HoppingWindow
-from headrace.planning import AnswerPlan, Demand, RowsPlan, Workload
+from headrace.planning import AnswerPlan, Demand, RowsPlan, Workload, is_scaled
 
 __all__ = ["spec_of", "spec_of_rows"]
 
@@ -41,6 +41,7 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
                 s.synopsis,
                 s.columns,
                 s.parameters,
+                is_scaled(plan.query, s.aggregate),
                 text_of(s.aggregate, root.input),
             )
             for s in plan.sources
@@ -54,6 +55,8 @@ def _cut(plan: AnswerPlan) -> Cut | None:
     """The groups that `ORDER BY ... LIMIT` can want, when it orders by a single measure first."""
     finish = plan.query.finish
     if not finish.limit or finish.having is not None or finish.distinct or not finish.order_by:
+        return None
+    if plan.query.shedding.scale:  # what is scaled is not in the order of what was kept
         return None
     first = finish.order_by[0]
     for source in plan.sources:
@@ -75,7 +78,14 @@ def spec_of_rows(plan: RowsPlan) -> RowsSpec:
         tuple(
             (
                 PlannedAggregate(
-                    a.name, a.function, str(a.type), a.distinct, "", (), _parameters(a), text_of(a, plan.root.input)
+                    a.name,
+                    a.function,
+                    str(a.type),
+                    a.distinct,
+                    "",
+                    (),
+                    _parameters(a),
+                    text=text_of(a, plan.root.input),
                 ),
                 argument,
                 storage_of(type_),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.engine.operators.finishing import answer_ddl
+from headrace.engine.operators.finishing import windowed_ddl
 from headrace.engine.sources.read import unite
 from headrace.errors import Problem, SpecError
 from headrace.language import parse_type
@@ -55,7 +55,7 @@ def _finish(root: Operator, finish: Finish, query: Query, rows: DataFrame) -> Fi
     """What is made of an operator's columns, with Spark's types."""
     if isinstance(root, WindowAggregate | RowsAggregate):
         columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(root))
-        ddl = answer_ddl(root) if isinstance(root, WindowAggregate) else columns
+        ddl = windowed_ddl(columns_of(root)) if isinstance(root, WindowAggregate) else columns
         answers = rows.sparkSession.createDataFrame([], ddl)
         types = _types(answers, [output.sql for output in finish.outputs], query)
         if finish.having is not None:

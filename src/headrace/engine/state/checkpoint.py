@@ -29,6 +29,7 @@ from headrace.errors import CorruptStateError, LockedError, StateError, VersionE
 from headrace.kernels.chunks import Chunk
 from headrace.model import (
     SCHEDULE,
+    SHEDDING,
     AnswersState,
     Entry,
     EpochDecision,
@@ -40,7 +41,7 @@ from headrace.model import (
     restored,
     shown,
 )
-from headrace.planning import Coverage, Schedule
+from headrace.planning import Coverage, Schedule, Shedding
 from headrace.policies import StreamClock
 
 __all__ = ["VERSION", "Checkpoint", "Manifest", "NodeState", "QueryState"]
@@ -78,7 +79,7 @@ class QueryState:
         return replace(self, failed=shown(cause))
 
 
-NodeState = AnswersState | JoinState | KeyedState | Schedule
+NodeState = AnswersState | JoinState | KeyedState | Schedule | Shedding
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,13 @@ class Manifest:
     @property
     def flows(self) -> dict[str, AnswersState | JoinState | KeyedState]:
         """What is remembered of joins, row windows, functions, and answers that others read."""
-        return {name: node for name, node in self.nodes.items() if not isinstance(node, Schedule)}
+        return {name: node for name, node in self.nodes.items() if not isinstance(node, Schedule | Shedding)}
+
+    @property
+    def shedding(self) -> Shedding:
+        """What is remembered of costs, of overload and of what windows lost."""
+        found = self.nodes.get(SHEDDING)
+        return found if isinstance(found, Shedding) else Shedding()
 
     def to_json(self) -> dict[str, Any]:
         return {

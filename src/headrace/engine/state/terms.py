@@ -78,7 +78,9 @@ def query_terms(query: Query) -> QueryTerms:
     told = None
     if step is not None:
         told = StepTerms(step.function, _pairs(step.state), _pairs(step.results), step.version, step.migration)
-    return QueryTerms(query.sql, sink_terms(query.sink), query.priority, query.weight, query.lifetime_us, told)
+    return QueryTerms(
+        query.sql, sink_terms(query.sink), query.priority, query.weight, query.lifetime_us, told, query.shedding
+    )
 
 
 def query_of(name: str, terms: QueryTerms, streams: Mapping[str, Stream], sink: SinkSpec) -> Query:
@@ -89,7 +91,16 @@ def query_of(name: str, terms: QueryTerms, streams: Mapping[str, Stream], sink: 
         function = StepFunction(
             step.function, _columns(step.state), _columns(step.results), step.version, step.migration
         )
-    bound = bind_query(name, terms.sql, streams, sink=sink, priority=terms.priority, weight=terms.weight, step=function)
+    bound = bind_query(
+        name,
+        terms.sql,
+        streams,
+        sink=sink,
+        priority=terms.priority,
+        weight=terms.weight,
+        step=function,
+        shedding=terms.shedding,
+    )
     return replace(bound, lifetime_us=terms.lifetime_us)
 
 
@@ -107,7 +118,15 @@ def sink_terms(sink: SinkSpec) -> SinkTerms:
 
 def setting_terms(engine: EngineSettings, tuning: Mapping[str, str]) -> SettingTerms:
     """What the checkpoint keeps of settings."""
-    return SettingTerms(engine.trigger_us, engine.schedule, engine.join, engine.shedding, dict(tuning))
+    return SettingTerms(
+        engine.trigger_us,
+        engine.schedule,
+        engine.join,
+        engine.shedding,
+        engine.backlog,
+        engine.objective,
+        dict(tuning),
+    )
 
 
 def type_of(text: str) -> DataType:

@@ -10,6 +10,7 @@ from headrace.engine.state.checkpoint import Manifest
 from headrace.hiding import hide
 from headrace.model import EpochDecision
 from headrace.policies import Reading
+from headrace.policies.shedding import RowSample
 
 __all__ = ["Hooks"]
 
@@ -18,11 +19,16 @@ def _ignore(_: object) -> None:
     return None
 
 
+def _as_it_is(sample: RowSample) -> RowSample:
+    return sample
+
+
 @dataclass(frozen=True)
 class Hooks:
     """`clocks` reads the machine's clocks; `clock_us`, if given, is the time of an epoch, and all clocks go by it.
     `probe` is called at named points of an epoch, `on_decision` with what is decided for an epoch, `on_epoch` after
-    each commit, `on_note` with what a user should know."""
+    each commit, `on_note` with what a user should know. `measured` may replace what an epoch's rows were seen to
+    cost."""
 
     clock_us: Callable[[int], int] | None = None
     clocks: Callable[[], Reading] = read_clocks
@@ -30,6 +36,7 @@ class Hooks:
     on_decision: Callable[[EpochDecision], None] = _ignore
     on_epoch: Callable[[Manifest], None] = _ignore
     on_note: Callable[[str], None] = _ignore
+    measured: Callable[[RowSample], RowSample] = _as_it_is
 
     def reading(self, epoch: int) -> Reading:
         """What the clocks show as an epoch is decided."""

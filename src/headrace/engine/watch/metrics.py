@@ -52,6 +52,12 @@ METRICS = (
     Metric("headrace_query_period_seconds", "gauge",
            "Seconds of event time between successive answers of a query, averaged."),
     Metric("headrace_query_failed", "gauge", "1 if a query has failed, else 0."),
+    Metric("headrace_waiting_seconds", "gauge",
+           "Seconds of work that rows of the coming epoch, and rows behind it, would take; what fits is an epoch's."),
+    Metric("headrace_shed_rows_total", "counter", "Rows that an edge has left out since it began to shed."),
+    Metric("headrace_query_shed_rows_total", "counter",
+           "Rows that a query has lost since its checkpoint began, where the pipeline sheds."),
+    Metric("headrace_query_kept", "gauge", "Part of its rows that a query keeps in the last decision, 0 to 1."),
     Metric("headrace_state_bytes", "gauge", "Bytes of the state files that the last manifest names."),
     Metric("headrace_state_files", "gauge", "State files that the last manifest names."),
     Metric("headrace_keyed_state_bytes", "gauge", "Bytes of state that a row window or a function keeps by key."),
@@ -60,7 +66,7 @@ METRICS = (
     Metric("headrace_keyed_waiting", "gauge", "Mini-partitions whose rows waited in the last epoch, from 0."),
     Metric("headrace_keyed_spilled", "gauge", "Mini-partitions whose state was on disk in the last epoch, from 0."),
     Metric("headrace_decisions_total", "counter",
-           "Decisions of this process, by kind: idle, flush, schedule, intake, flow; what stays counts once."),
+           "Decisions of this process by kind: idle, flush, schedule, intake, flow, shedding; what stays counts once."),
 )  # fmt: skip
 
 
@@ -127,8 +133,15 @@ class MetricsPage:
         if self._decision is not None and self._decision.intake is not None:
             yield "headrace_intake_rows", [({}, self._decision.intake.rows)]
             yield "headrace_intake_bytes", [({}, self._decision.intake.bytes)]
+        if self._decision is not None and (shedding := self._decision.shedding) is not None:
+            yield "headrace_waiting_seconds", [({}, shedding.waiting_s)]
+            if shedding.sheds:
+                yield "headrace_query_kept", _by("query", shedding.kept.items())
         if manifest is None or manifest.epoch < 0:
             return
+        yield "headrace_shed_rows_total", _by("edge", ((edge, each.shed) for edge, each in manifest.edges.items()))
+        lost = manifest.shedding.queries.items()
+        yield "headrace_query_shed_rows_total", _by("query", ((name, each.shed) for name, each in lost))
         observed, queries = manifest.observed, manifest.queries
         yield (
             "headrace_rows_total",
@@ -179,6 +192,7 @@ def _kinds(decision: EpochDecision) -> dict[str, Any]:
         "schedule": None if schedule is None else [(group.group, dict(group.periods_us)) for group in schedule.groups],
         "intake": decision.intake,
         "flow": {name: _flow(decided) for name, decided in decision.flows.items()},
+        "shedding": None if decision.shedding is None or not decision.shedding.sheds else decision.shedding.keep,
     }
 
 

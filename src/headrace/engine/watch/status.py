@@ -13,7 +13,7 @@ from headrace.engine.state.workload import Description, description_of
 from headrace.errors import CorruptStateError, SpecError
 from headrace.hiding import hide
 from headrace.model import plain
-from headrace.planning import Kept, Workload
+from headrace.planning import Kept, Shedding, Workload
 
 __all__ = ["describe", "describe_checkpoint"]
 
@@ -46,7 +46,8 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
     """Progress, ledger, queries, and with a workload its synopses, as plain values.
 
     `epoch` counts from 0 and is -1 before the first; times are microseconds of event time; `streams` counts rows since
-    the checkpoint began, and rows_in = used + late + shed + rejected holds for each; `edges` are those that have shed.
+    the checkpoint began, and rows_in = used + late + shed + rejected holds for each; `edges` are those that have shed,
+    `shedding` says what acts against overload and what queries lost.
     """
     root = hide(root)
     if manifest is None or manifest.epoch < 0:
@@ -89,9 +90,25 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
         },
         "flows": plain(manifest.flows),
         "edges": plain(manifest.edges),
+        "shedding": _shedding(manifest.shedding),
         "state": {"chunks": len(manifest.chunks), "bytes": sum(chunk.bytes for chunk in manifest.chunks)},
         "last_epoch": plain(manifest.observed),
         "decisions": [],
+    }
+
+
+def _shedding(state: Shedding) -> dict[str, Any]:
+    """What waits, which remedies act and why, and by query the rows that it was offered and lost."""
+    return {
+        "overloaded": state.overload.overloaded,
+        "acting": list(state.remedies.acting),
+        "reason": state.remedies.reason,
+        "behind_s": state.overload.behind_s,
+        "arriving_s": state.overload.arriving_s,
+        "age_s": state.overload.age_s,
+        "fixed_s": state.costs.fixed_s,
+        "row_s": {edge: state.costs.keep_s(edge) for edge in state.costs.keep},
+        "queries": plain(state.queries),
     }
 
 

@@ -18,7 +18,9 @@ _KEYS = {
     "checkpoint": "where state is kept",
     "schedule": "when queries are executed",
     "join": "how joins run",
-    "shedding": "whether load may be shed",
+    "shedding": "whether load may be shed, and by which plan",
+    "backlog": "what becomes of rows that gathered while nothing ran",
+    "objective": "what is kept when load is shed",
     "bins": "how many bins own state",
     "conf": "Spark settings",
     "packages": "what Spark fetches from Maven",
@@ -57,9 +59,14 @@ def read_engine(section: Value | None, base: Path) -> EngineSettings:
                             each.line,
                             "settings of Spark begin with 'spark.'",
                         )
-            case "schedule" | "join" | "shedding":
+            case "schedule" | "join" | "shedding" | "backlog" | "objective":
                 settings[key] = value.word()
     settings = {key: value for key, value in settings.items() if value is not None}
+    for key in ("backlog", "objective"):
+        if key in settings and settings.get("shedding", "off") == "off":
+            section.document.add(
+                f"engine has '{key}', and sheds nothing", lines[key], "add shedding: fit, or leave it out"
+            )
     for key in list(settings):
         try:
             EngineSettings(**{key: settings[key]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from headrace.language.pipeline.queries_section import leaves_directory, read_qu
 from headrace.language.pipeline.sites_section import read_placement, read_sites
 from headrace.language.pipeline.streams_section import read_streams
 from headrace.language.pipeline.yaml_nodes import Document, Value, read_yaml
-from headrace.model import Pipeline
+from headrace.model import EngineSettings, Pipeline, Query
 
 __all__ = ["include_patterns", "line_of", "load_pipeline"]
 
@@ -72,8 +73,16 @@ def load_pipeline(path: str | Path) -> Pipeline:
         sites=surveyed.sites,
         placement=placement,
         network=surveyed.network,
-        notes=surveyed.notes,
+        notes=(*surveyed.notes, *_without_effect(queries, engine)),
     )
+
+
+def _without_effect(queries: Sequence[Query], engine: EngineSettings) -> Iterator[str]:
+    """What a file says of shedding that nothing follows from, since its engine sheds nothing."""
+    if engine.shedding == "off":
+        for query in queries:
+            if query.shedding.scale:
+                yield f"query '{query.name}' has nothing to scale while shedding is off: no row is lost"
 
 
 def include_patterns(path: str | Path) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from headrace.model import (
     MOST_WEIGHT,
     Column,
     Query,
+    QueryShedding,
     SinkSpec,
     StepFunction,
     Stream,
@@ -35,6 +36,7 @@ _KEYS = {
     "sink": "where results go",
     "priority": "greater goes first",
     "weight": "its share when load must be shed",
+    "shedding": "never, or how what is left of its rows is told",
     "lifetime": "how much event time it runs for",
     "function": "module:name of a function with state of its own",
     "state": "columns of that state",
@@ -47,6 +49,7 @@ _SINK_KEYS = {
     "path": "where it writes",
     "options": "the sink's options",
 }
+_SHEDDING_KEYS = {"scale": "whether sums and counts are scaled to all rows"}
 # More files than this under one include, or more text in all, is a wrong pattern.
 MOST_INCLUDED = 10_000
 MOST_INCLUDED_BYTES = 20_000_000
@@ -65,6 +68,7 @@ class _Written:
     weight: float = 1.0
     lifetime: str | None = None
     step: StepFunction | None = None
+    shedding: QueryShedding = field(default_factory=QueryShedding)
 
 
 def read_queries(
@@ -89,7 +93,7 @@ def read_queries(
             queries.append(
                 bind_query(written.name, written.sql, streams, sink=written.sink, priority=written.priority,
                            weight=written.weight, lifetime=written.lifetime, step=written.step,
-                           file=written.file, line=written.line))  # fmt: skip
+                           shedding=written.shedding, file=written.file, line=written.line))  # fmt: skip
         except SpecError as exc:
             document.problems.extend(exc.problems)
     return tuple(queries)
@@ -117,12 +121,15 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
         weight = entries["weight"].number(LEAST_WEIGHT, MOST_WEIGHT) if "weight" in entries else 1.0
         lifetime = _read_lifetime(entries.get("lifetime"))
         known = len(value.document.problems)
+        shedding = _read_shedding(entries.get("shedding"))
         step = _read_step(entries, name)
         # A query whose function could not be read would be taken for one without.
         if sql is not None and len(value.document.problems) == known:
             # The text of a block scalar starts on the line after its | or >.
             line = entries["sql"].line + entries["sql"].block
-            yield _Written(name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step)
+            yield _Written(
+                name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step, shedding
+            )
 
 
 def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
@@ -160,6 +167,17 @@ def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
     except ValueError as exc:
         first.document.add(str(exc), first.line)
         return None
+
+
+def _read_shedding(value: Value | None) -> QueryShedding:
+    if value is None:
+        return QueryShedding()
+    if isinstance(value.content, dict):
+        entries = value.mapping(_SHEDDING_KEYS)
+        return QueryShedding(scale="scale" in entries and entries["scale"].truth())
+    if value.content != "never":
+        value.wrong("never, or a mapping", "leave it out for a query that may be shed where the engine sheds")
+    return QueryShedding(never=True)
 
 
 def _read_lifetime(value: Value | None) -> str | None:

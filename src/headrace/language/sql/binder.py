@@ -18,7 +18,7 @@ from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.results import bind_results
 from headrace.language.sql.rows import bind_rows
 from headrace.language.sql.windowed import bind_windowed, window_call
-from headrace.model import Finish, Operator, Query, SinkSpec, StepFunction, Stream
+from headrace.model import Finish, Operator, Query, QueryShedding, SinkSpec, StepFunction, Stream
 from headrace.units import parse_duration
 
 __all__ = ["bind_query"]
@@ -34,6 +34,7 @@ def bind_query(
     weight: float = 1.0,
     lifetime: str | None = None,
     step: StepFunction | None = None,
+    shedding: QueryShedding | None = None,
     file: str | None = None,
     line: int | None = None,
 ) -> Query:
@@ -51,7 +52,8 @@ def bind_query(
         root, finish = _bind(report, streams, step)
         report.stop_if_wrong()
         lifetime_us = None if lifetime is None else parse_duration(lifetime)
-        return Query(name, sql, root, finish, sink or SinkSpec(), priority, weight, lifetime_us)
+        allowed = shedding or QueryShedding()
+        return Query(name, sql, root, finish, sink or SinkSpec(), priority, weight, lifetime_us, allowed)
     except Fault as fault:
         report.add(fault.message, fault.at, fault.hint)
         raise SpecError(report.problems) from fault

@@ -1,0 +1,423 @@
+"""What a pipeline may shed, decided before an epoch: its graph as a place with branches, and the plan for its rows.
+
+               ┌ edges of a part: cost, selectivity ─▶ its queries
+    stream ── read ── split
+               └ edges of a part that is never shed
+
+A *part* are the queries that share synopses: their edges keep one fraction of a stream's rows, because what a synopsis
+has not got none of its queries can answer from.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import ClassVar
+
+from headrace.errors import Problem, SpecError
+from headrace.model import (
+    ERROR,
+    KEPT,
+    DataType,
+    EngineSettings,
+    Kind,
+    Output,
+    Query,
+    Shed,
+    SheddingDecision,
+    WindowAggregate,
+    edge_into,
+)
+from headrace.planning.sharing import Workload
+from headrace.planning.synopsis import AnswerPlan, is_scaled
+from headrace.policies.remedies import Lag, Offer, Remedies, Remedy, choose_remedies
+from headrace.policies.shedding import (
+    Branch,
+    Fair,
+    Input,
+    Network,
+    Objective,
+    OverloadState,
+    Place,
+    PlacePlan,
+    Port,
+    RowCosts,
+    Throughput,
+    Waiting,
+    detect_overload,
+    plan_centrally,
+)
+from headrace.policies.shedding.fit import Terms, build_tables, plan_by_tables
+
+__all__ = [
+    "Asked",
+    "Part",
+    "Shedding",
+    "decide_shedding",
+    "edges_of",
+    "epoch_seconds",
+    "parts_of",
+    "with_kept",
+]
+
+# Of an epoch's time that rows may not take: it is for the answers, which get no less.
+HEADROOM = 0.2
+# What epochs are to take when one follows the other without a pause.
+UNPACED_S = 1.0
+# An epoch is at least so many times as long as one without rows, whatever the trigger: else fixed costs leave no room.
+LEAST_EPOCH = 2.5
+# The least part of the capacity that is left for keeping rows, however long reading them takes.
+LEAST_CAPACITY = 0.05
+# Tables have two points and more along each input; beyond so many streams the linear program plans instead.
+MOST_INPUTS = 10
+# What is kept of an edge is decided to so many digits; what is as good as everything is everything.
+DIGITS, EVERYTHING = 4, 0.999
+# A row of one priority outweighs rows of the next lower one that cost so many times less.
+PRIORITY_STEP = 1000.0
+PLACE = "engine"
+
+
+def with_kept(query: Query, settings: EngineSettings) -> Query:
+    """The query with the columns that tell of shedding among its results, if the pipeline allows its rows to be shed.
+
+    These are `kept`, and the error of each result that is a scaled aggregate and nothing else.
+    """
+    if settings.shedding == "off" or query.why_never_shed is not None:
+        return replace(query, shedding=replace(query.shedding, scale=False)) if query.shedding.scale else query
+    added = [Output(KEPT, KEPT, DataType(Kind.DOUBLE))]
+    assert isinstance(query.root, WindowAggregate)
+    scaled = {aggregate.name for aggregate in query.root.aggregates if is_scaled(query, aggregate)}
+    for output in query.finish.outputs:
+        if output.sql.strip("`") in scaled:
+            source = f"{output.sql.strip('`')}{ERROR}"
+            added.append(Output(f"{output.name}{ERROR}", source, DataType(Kind.DOUBLE)))
+    names = {output.name.lower() for output in query.finish.outputs}
+    for each in added:
+        if each.name.lower() in names:
+            hint = "rename yours, or write shedding: never"
+            text = f"a query that may be shed has a result column '{each.name}' of its own"
+            raise SpecError(Problem(text, query=query.name, hint=hint))
+    return replace(query, finish=replace(query.finish, outputs=(*query.finish.outputs, *added)))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Queries that share synopses, by stream the edges into these, and why they are never shed, if they are not."""
+
+    name: str
+    queries: tuple[str, ...]
+    edges: Mapping[str, tuple[str, ...]]
+    why_never: str | None = None
+
+
+def parts_of(workload: Workload, live: Iterable[str], streams: Iterable[str]) -> tuple[Part, ...]:
+    """The parts of the queries that run, over these declared streams."""
+    declared = set(streams)
+    groups: list[tuple[list[str], set[str]]] = []
+    for name in live:
+        ids = set(_feeds(workload, name))
+        joined = [group for group in groups if group[1] & ids]
+        groups = [group for group in groups if not group[1] & ids]
+        queries = [query for group in joined for query in group[0]]
+        groups.append(([*queries, name], ids.union(*(group[1] for group in joined))))
+    parts = []
+    for queries, ids in groups:
+        feeds = [
+            (stream, edge_into(id_, stream))
+            for name in queries
+            for id_, fed in _feeds(workload, name).items()
+            for stream in fed
+        ]
+        why = next((why for n in queries if (why := workload.queries[n].query.why_never_shed) is not None), None)
+        parts.append(Part(min(ids), tuple(queries), _by_stream(feeds, declared), why))
+    return tuple(parts)
+
+
+def _feeds(workload: Workload, query: str) -> dict[str, tuple[str, ...]]:
+    """By synopsis and store that a query needs, those of nodes below it included, the streams that feed it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in sorted(workload.under((query,))):
+        if node in workload.plans:
+            for id_ in workload.sources_of(node):
+                found[id_] = tuple(feed.stream for feed in workload.kept[id_].synopsis.feeds)
+        else:
+            for store in workload.flows[node].stores:
+                found[store.id] = tuple(feed.stream for feed in store.feeds)
+    return found
+
+
+def _by_stream(feeds: Iterable[tuple[str, str]], declared: set[str]) -> dict[str, tuple[str, ...]]:
+    """Edges by stream; what joins make of streams is no input of its own."""
+    found: dict[str, dict[str, None]] = {}
+    for stream, edge in feeds:
+        if stream in declared:
+            found.setdefault(stream, {})[edge] = None
+    return {stream: tuple(sorted(edges)) for stream, edges in sorted(found.items())}
+
+
+# By pane its begin, the rows of it that came along an edge, and how many of them were shed.
+PaneAccount = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Shedding:
+    """All that shedding remembers from epoch to epoch; committed with each.
+
+    `panes` has by edge the accounts of its panes, while windows reach them; `queries` by query those of all its rows;
+    `rows_per_byte` what files hold, by stream; `other_s` what the last epoch took besides the answers of aggregates.
+    """
+
+    KIND: ClassVar[str] = "shedding"
+
+    costs: RowCosts = field(default_factory=RowCosts)
+    overload: OverloadState = field(default_factory=OverloadState)
+    remedies: Remedies = field(default_factory=Remedies)
+    panes: Mapping[str, tuple[PaneAccount, ...]] = field(default_factory=dict)
+    queries: Mapping[str, Shed] = field(default_factory=dict)
+    rows_per_byte: Mapping[str, float] = field(default_factory=dict)
+    other_s: float = 0.0
+
+    @property
+    def outlives_queries(self) -> bool:
+        """Whether it stays though the queries it is about may have gone."""
+        return True
+
+    @property
+    def outlives_failure(self) -> bool:
+        return False
+
+    @property
+    def chunks(self) -> tuple[str, ...]:
+        """The chunks that hold nothing but this."""
+        return ()
+
+    def kept_of(self, edges: Sequence[str], size_us: int, ends: Iterable[int]) -> dict[int, float]:
+        """By window end the part that edges kept of the window's rows, of windows that lost some."""
+        accounts = sorted(account for edge in edges for account in self.panes.get(edge, ()))
+        if not any(shed for _, _, shed in accounts):
+            return {}
+        begins = [pane for pane, _, _ in accounts]
+        rows = [0, *accumulate(came for _, came, _ in accounts)]
+        shed = [0, *accumulate(lost for _, _, lost in accounts)]
+        found: dict[int, float] = {}
+        for end in ends:
+            first, last = bisect_left(begins, end - size_us), bisect_left(begins, end)
+            if lost := shed[last] - shed[first]:
+                came = rows[last] - rows[first]
+                found[end] = (came - lost) / came
+        return found
+
+    def with_panes(self, made: Mapping[str, Mapping[int, tuple[int, int]]]) -> Shedding:
+        """The same with the accounts of an epoch's rows."""
+        panes = dict(self.panes)
+        for edge, counts in made.items():
+            sums = {pane: (rows, shed) for pane, rows, shed in self.panes.get(edge, ())}
+            for pane, (rows, shed) in counts.items():
+                before = sums.get(pane, (0, 0))
+                sums[pane] = before[0] + rows, before[1] + shed
+            panes[edge] = tuple((pane, *sums[pane]) for pane in sorted(sums))
+        return replace(self, panes=panes)
+
+    def with_queries(
+        self, edges: Mapping[str, Sequence[str]], made: Mapping[str, Mapping[int, tuple[int, int]]]
+    ) -> Shedding:
+        """The same with an epoch in the accounts of these queries, given their edges; others are forgotten."""
+        found: dict[str, Shed] = {}
+        for name, mine in edges.items():
+            counts = [count for edge in mine for count in made.get(edge, {}).values()]
+            now = Shed(sum(rows for rows, _ in counts), sum(shed for _, shed in counts))
+            found[name] = self.queries.get(name, Shed()) + now
+        return replace(self, queries=found)
+
+    def reaching(self, reach_us: Mapping[str, int]) -> Shedding:
+        """The same without panes before the time that windows over an edge reach, and without edges that are gone."""
+        held = {
+            edge: tuple(account for account in accounts if account[0] >= reach_us[edge])
+            for edge, accounts in self.panes.items()
+            if edge in reach_us
+        }
+        return replace(self, panes={edge: accounts for edge, accounts in held.items() if accounts})
+
+
+def epoch_seconds(trigger_s: float, fixed_s: float) -> float:
+    """How long an epoch may be: the trigger, unless fixed costs would fill that."""
+    return max(trigger_s or UNPACED_S, LEAST_EPOCH * fixed_s)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known before an epoch: rows by stream that it takes and that stay behind, and what answering takes.
+
+    `offers` are what remedies other than shedding can take away.
+    """
+
+    coming: Mapping[str, float]
+    behind: Mapping[str, float]
+    since_s: float
+    started: bool
+    trigger_s: float
+    answer_s: float = 0.0
+    offers: Mapping[Remedy, Offer] = field(default_factory=dict)
+
+
+def decide_shedding(
+    state: Shedding, parts: Sequence[Part], queries: Mapping[str, Query], settings: EngineSettings, asked: Asked
+) -> tuple[SheddingDecision, Shedding]:
+    """What an epoch sheds, with the reason, and what is remembered of the judgement."""
+    costs = state.costs
+    epoch_s = epoch_seconds(asked.trigger_s, costs.fixed_s)
+    capacity_s = max(0.0, epoch_s * (1 - HEADROOM) - costs.fixed_s)
+    work = {stream: _work_s(costs, parts, stream) for stream in asked.coming.keys() | asked.behind.keys()}
+    coming_s = sum(rows * work[stream] for stream, rows in asked.coming.items())
+    behind_s = sum(rows * work[stream] for stream, rows in asked.behind.items())
+    waiting = Waiting(coming_s, behind_s, asked.since_s, asked.started)
+    found = detect_overload(waiting, capacity_s, epoch_s, state.overload, shed_backlog=settings.backlog == "shed")
+    scale = found.demand_s / coming_s if coming_s else 1.0
+    rows = {stream: count * scale for stream, count in asked.coming.items()}
+    lag = Lag(
+        found.waiting_s,
+        found.trend_s,
+        found.state.age_s,
+        costs.fixed_s + found.demand_s + asked.answer_s,
+        epoch_s,
+        found.overloaded and costs.are_known,
+    )
+    offers = {**asked.offers, **_offers(costs, parts, rows, asked.answer_s, epoch_s, waiting, capacity_s)}
+    remedies = choose_remedies(lag, offers, state.remedies)
+    after = replace(state, overload=found.state, remedies=remedies)
+    decision = SheddingDecision(
+        settings.shedding,
+        tuple(name for name in remedies.acting if name != Remedy.SHED or settings.shedding != "off"),
+        waiting_s=round(found.waiting_s, 4),
+        needs_s=round(found.demand_s or coming_s, 4),
+        capacity_s=round(capacity_s, 4),
+        reason=_why(costs, found.reason, remedies),
+    )
+    if not found.overloaded or not remedies.acts(Remedy.SHED):
+        return decision, after
+    keep, plan_reason = _plan(parts, costs, rows, capacity_s, queries, settings)
+    kept = _kept_by_query(parts, keep, rows, costs)
+    if settings.shedding == "off":
+        least = min(kept.values(), default=1.0)
+        would = f"shedding is off; with shedding: fit, {least:.0%} to {max(kept.values(), default=1.0):.0%} of rows"
+        return replace(decision, keep=keep, kept=kept, reason=f"{decision.reason}; {would} would be kept"), after
+    return replace(decision, keep=keep, kept=kept, reason=f"{decision.reason}; {plan_reason}"), after
+
+
+def _why(costs: RowCosts, found: str, remedies: Remedies) -> str:
+    if not costs.are_known:
+        return "costs are not known yet"
+    return f"{found}; {remedies.reason}" if remedies.acting else found
+
+
+def _work_s(costs: RowCosts, parts: Sequence[Part], stream: str) -> float:
+    """Seconds that a row of a stream takes if every edge keeps it."""
+    return costs.read_s(stream) + sum(_branch_s(costs, part, stream) for part in parts)
+
+
+def _branch_s(costs: RowCosts, part: Part, stream: str) -> float:
+    return sum(costs.keep_s(edge) * costs.share_of(edge) for edge in part.edges.get(stream, ()))
+
+
+def _offers(
+    costs: RowCosts,
+    parts: Sequence[Part],
+    rows: Mapping[str, float],
+    answer_s: float,
+    epoch_s: float,
+    waiting: Waiting,
+    capacity_s: float,
+) -> dict[Remedy, Offer]:
+    found = {}
+    late_s = answer_s - HEADROOM * epoch_s
+    if late_s > 0:
+        found[Remedy.ANSWER_LATE] = Offer(late_s, f"answers take {answer_s:.2f} s of an epoch")
+    room_s = capacity_s - waiting.coming_s
+    if waiting.behind_s > 0 and room_s > 0:
+        found[Remedy.INTAKE] = Offer(min(room_s, waiting.behind_s), f"epochs have room for {room_s:.2f} s of work")
+    free = [part for part in parts if part.why_never is None]
+    gain_s = sum(count * _branch_s(costs, part, stream) for stream, count in rows.items() for part in free)
+    found[Remedy.SHED] = Offer(gain_s, "rows are left out")
+    return found
+
+
+def _plan(
+    parts: Sequence[Part],
+    costs: RowCosts,
+    rows: Mapping[str, float],
+    capacity_s: float,
+    queries: Mapping[str, Query],
+    settings: EngineSettings,
+) -> tuple[dict[str, float], str]:
+    """By edge the fraction to keep, of edges that shed, and why."""
+    read_s = sum(count * costs.read_s(stream) for stream, count in rows.items())
+    left_s = max(capacity_s - read_s, LEAST_CAPACITY * capacity_s, 1e-9)
+    inputs, members = list[Input](), dict[str, list[Part]]()
+    for stream, count in sorted(rows.items()):
+        mine = [part for part in parts if stream in part.edges] if count > 0 else []
+        if mine:
+            members[stream] = mine
+            inputs.append(Input(stream, tuple(_branch(costs, part, stream) for part in mine)))
+    if not inputs:
+        return {}, "no rows come"
+    place = Place(PLACE, tuple(inputs), left_s)
+    rates = {Port(PLACE, each.name): rows[each.name] for each in inputs}
+    plan = _place_plan(place, rates, _objective(rates, queries, settings), settings.shedding)
+    keep: dict[str, float] = {}
+    for each in plan.inputs:
+        for part, flow in zip(members[each.input], each.branches, strict=True):
+            fraction = round(float(flow) / float(each.arriving), DIGITS) if each.arriving else 1.0
+            if fraction < EVERYTHING and part.why_never is None:
+                keep |= dict.fromkeys(part.edges[each.input], fraction)
+    why = f"reading alone takes {read_s:.2f} s" if read_s > (1 - LEAST_CAPACITY) * capacity_s else plan.reason
+    return keep, why
+
+
+def _place_plan(place: Place, rates: Mapping[Port, float], objective: Objective, strategy: str) -> PlacePlan:
+    network = Network((place,))
+    if strategy == "central" or len(place.inputs) > MOST_INPUTS:
+        return plan_centrally(network, rates, objective).places[PLACE]
+    tables = build_tables(network, Terms(objective, most=rates))
+    return plan_by_tables(network, tables, rates).places[PLACE]
+
+
+def _branch(costs: RowCosts, part: Part, stream: str) -> Branch:
+    share = max(costs.share_of(edge) for edge in part.edges[stream])
+    # A branch that costs nothing would take any number of rows.
+    cost = max(_branch_s(costs, part, stream), 1e-12)
+    return Branch(part.name, cost, max(share, 1e-9), queries=part.queries, never=part.why_never is not None)
+
+
+def _objective(rates: Mapping[Port, float], queries: Mapping[str, Query], settings: EngineSettings) -> Objective:
+    weights = {name: float(query.weight) for name, query in queries.items()}
+    if settings.objective == "fair":
+        return Fair(dict(rates), weights)
+    if settings.objective == "priority":
+        ranks = {priority: rank for rank, priority in enumerate(sorted({q.priority for q in queries.values()}))}
+        # Three ranks are what floats tell apart; those below count as one.
+        lowest = max(0, len(ranks) - 3)
+        weights = {n: w * PRIORITY_STEP ** max(0, ranks[queries[n].priority] - lowest) for n, w in weights.items()}
+    return Throughput(weights)
+
+
+def _kept_by_query(
+    parts: Sequence[Part], keep: Mapping[str, float], rows: Mapping[str, float], costs: RowCosts
+) -> dict[str, float]:
+    """By query the part of the rows it reads that is kept."""
+    found: dict[str, float] = {}
+    for part in parts:
+        came = {s: rows.get(s, 0.0) * max(costs.share_of(e) for e in edges) for s, edges in part.edges.items()}
+        used = sum(count * keep.get(part.edges[stream][0], 1.0) for stream, count in came.items())
+        whole = sum(came.values())
+        found |= dict.fromkeys(part.queries, round(used / whole, DIGITS) if whole else 1.0)
+    return found
+
+
+def edges_of(workload: Workload, query: str) -> tuple[str, ...]:
+    """The edges whose panes a query's groups are made of."""
+    plan = workload.plans[query]
+    assert isinstance(plan, AnswerPlan)
+    sources = [source.synopsis for source in workload.supplies[plan.main].sources]
+    return tuple(edge_into(id_, feed.stream) for id_ in sources for feed in workload.kept[id_].synopsis.feeds)

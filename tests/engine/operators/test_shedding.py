@@ -1,0 +1,152 @@
+"""Overload on real Spark: rows are shed as decided, counted to the row, and results say what they lack."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from overload import BURST, ROW_S, Seen, kept_rows, run, tables
+from world import SECOND, START, results, write_epochs
+
+from headrace.engine.state.checkpoint import Checkpoint
+from headrace.engine.state.storage import open_storage
+
+SUPPORT = Path(__file__).parents[2] / "support"
+
+
+def truth(rows: pa.Table, select: str, group_by: str = "") -> dict[Any, Any]:
+    """By window end (and key) a SELECT over all rows of the window."""
+    db = duckdb.connect()
+    db.execute("SET TimeZone = 'UTC'")
+    db.register("given", rows)
+    db.execute("CREATE TABLE r AS SELECT *, epoch_us(ts) AS t FROM given")
+    ends = f"range({START}, {START + 20 * SECOND}, {2 * SECOND})"
+    key = f", {group_by}" if group_by else ""
+    found = db.execute(
+        f"SELECT make_timestamptz(e) AS z{key}, {select} FROM r, {ends} w(e) "
+        f"WHERE t >= e - {4 * SECOND} AND t < e GROUP BY e{key}"
+    ).fetchall()
+    return {row[: 1 + bool(group_by)]: row[-1] for row in found}
+
+
+def test_a_burst_is_shed_counted_to_the_row_and_told_in_every_result(spark: Any, tmp_path: Path):
+    made, seen = tables(), Seen()
+    write_epochs(tmp_path / "in", made)
+    run(spark, tmp_path, seen, shedding="fit")
+    rows, last = pa.concat_tables(made), seen.manifests[max(seen.manifests)]
+    assert seen.shed_epochs == [4, 5], "the epochs of the burst, and no other"
+    entry = last.ledger["s"]
+    assert entry.rows_in == rows.num_rows == entry.used + entry.shed
+    assert 0 < entry.shed < 2 * BURST
+    for account in last.edges.values():
+        assert account.rows == 2 * BURST
+    decided = seen.decisions[4].shedding
+    assert decided is not None
+    used = sum(part * BURST * ROW_S for part in decided.keep.values()) + (3 - len(decided.keep)) * BURST * ROW_S
+    assert used == pytest.approx(0.7, rel=0.1)
+    assert any(note.startswith("rows are shed:") for note in seen.notes)
+    counts = truth(rows, "COUNT(*)")
+    for _, end, n, _, kept in results(tmp_path / "total"):
+        if (end,) in counts:
+            assert kept == pytest.approx(n / counts[(end,)])
+    shed = {end: kept for _, end, _, _, kept in results(tmp_path / "total")}
+    assert min(shed.values()) < 0.9
+    by_key = results(tmp_path / "by_key")
+    sums: dict[Any, int] = {}
+    for _, end, _, n, _ in by_key:
+        sums[end] = sums.get(end, 0) + n
+    for _, end, _, _, kept in by_key:
+        assert kept == pytest.approx(sums[end] / counts[(end,)])
+    finished = results(tmp_path / "finished")
+    assert finished
+    assert all(0 < kept <= 1 for *_, kept in finished)
+    first = min(shed)
+    assert shed[first] == 1.0
+
+
+def test_a_query_with_never_loses_nothing_while_the_others_do(spark: Any, tmp_path: Path):
+    made, seen = tables(), Seen()
+    write_epochs(tmp_path / "in", made)
+    run(spark, tmp_path, seen, never=("by_key",), shedding="central", objective="fair")
+    assert seen.shed_epochs == [4, 5]
+    wanted = truth(pa.concat_tables(made), "COUNT(*)", "k")
+    found = {(end, key): n for _, end, key, n in results(tmp_path / "by_key")}
+    assert found == wanted
+    assert min(kept for *_, kept in results(tmp_path / "total")) < 1
+
+
+def test_scaled_sums_counts_and_averages_are_near_the_truth_and_say_how_near(spark: Any, tmp_path: Path):
+    made, seen = tables(), Seen()
+    write_epochs(tmp_path / "in", made)
+    run(spark, tmp_path, seen, scaled=True, shedding="fit", objective="fair")
+    assert seen.shed_epochs == [4, 5]
+    rows, found = pa.concat_tables(made), results(tmp_path / "scaled")
+    wanted = {name: truth(rows, sql, "k") for name, sql in (("v", "SUM(x)"), ("n", "COUNT(*)"), ("m", "AVG(x)"))}
+    off, exact = [], 0
+    for _, end, key, v, n, m, half, kept, *errors in found:
+        assert half == pytest.approx(v / 2)
+        for name, value, error in zip(("v", "n", "m"), (v, n, m), errors, strict=True):
+            if kept == 1.0:
+                assert (value, error) == (pytest.approx(wanted[name][end, key]), 0.0)
+                exact += 1
+            else:
+                assert error > 0
+                off.append(abs(value - wanted[name][end, key]) / error)
+    assert exact
+    assert len(off) > 50
+    assert sum(each < 3 for each in off) >= 0.95 * len(off), sorted(off)[-10:]
+
+
+def test_where_shedding_is_off_nothing_is_lost_and_a_note_says_what_would_have_been(spark: Any, tmp_path: Path):
+    made, seen = tables(), Seen()
+    write_epochs(tmp_path / "in", made)
+    run(spark, tmp_path, seen)
+    last = seen.manifests[max(seen.manifests)]
+    assert seen.shed_epochs == []
+    assert last.ledger["s"].shed == 0
+    assert any(note.startswith("the lag grows:") and "would be kept" in note for note in seen.notes)
+    decided = seen.decisions[4].shedding
+    assert decided is not None
+    assert decided.waiting_s == pytest.approx(3 * BURST * ROW_S, rel=0.1)
+    assert len(results(tmp_path / "total")[0]) == 4, "without shedding there is no column of what was kept"
+
+
+def test_after_a_kill_and_an_edit_of_weights_the_same_rows_are_shed(spark: Any, tmp_path: Path):
+    made, seen = tables(), Seen()
+    write_epochs(tmp_path / "in", made)
+    paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = [sys.executable, str(SUPPORT / "overload.py"), str(tmp_path), "mid-state", "4", json.dumps({"total": 9})]
+    with (tmp_path / "log.txt").open("ab") as log:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        died = subprocess.run(command, env=environment, stdout=log, stderr=log, timeout=400, check=False)
+    assert died.returncode == -signal.SIGKILL, (tmp_path / "log.txt").read_text()[-3000:]
+    before = Checkpoint(open_storage(f"{tmp_path}/state", spark)).decision(4)
+    assert before is not None
+    assert before.shedding is not None
+    assert before.shedding.sheds, "it died while rows were being shed"
+    assert before.shedding.kept["total"] > before.shedding.kept["by_key"]
+    run(spark, tmp_path, seen, weights={"by_key": 9.0}, shedding="fit", backlog="shed")
+    assert seen.decisions[4] == before
+    after = seen.decisions[5].shedding
+    assert after is not None
+    assert after.kept["by_key"] > after.kept["total"], "the edit counts from the next decision on"
+    point = Checkpoint(open_storage(f"{tmp_path}/state", spark))
+    decisions = {epoch: point.decision(epoch) for epoch in range(len(made))}
+    last = seen.manifests[max(seen.manifests)]
+    entry = last.ledger["s"]
+    assert entry.rows_in == sum(table.num_rows for table in made) == entry.used + entry.shed
+    for edge, account in last.edges.items():
+        kept = kept_rows(spark, made, decisions, edge)  # type: ignore[arg-type]
+        assert account.shed == sum(table.num_rows for table in made) - kept.num_rows
+    (total,) = [edge for edge, part in before.shedding.keep.items() if part == before.shedding.kept["total"]]
+    wanted = truth(kept_rows(spark, made, decisions, total), "SUM(x)")  # type: ignore[arg-type]
+    found = {(end,): v for _, end, _, v, _ in results(tmp_path / "total") if v is not None}
+    assert found == {end: pytest.approx(v) for end, v in wanted.items()}

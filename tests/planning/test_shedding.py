@@ -1,0 +1,250 @@
+"""What a pipeline may shed follows from its graph; the plan for an epoch from costs, rows and the objective."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from headrace.errors import SpecError
+from headrace.language import bind_query, parse_schema
+from headrace.model import (
+    EngineSettings,
+    EpochDecision,
+    Estimate,
+    Query,
+    QueryShedding,
+    SheddingDecision,
+    Stream,
+    plain,
+    restored,
+)
+from headrace.planning import Asked, Part, Shedding, Workload, decide_shedding, parts_of, plan_query, share, with_kept
+from headrace.planning.shedding import HEADROOM, edges_of
+from headrace.policies.schedule.costs import CostModel
+from headrace.policies.schedule.groups import Costs
+from headrace.policies.shedding import OverloadState, RowCosts
+
+STREAMS = {
+    name: Stream(name, parse_schema("ts TIMESTAMP, k STRING, g INT, x DOUBLE"), time="ts") for name in ("s", "r")
+}
+BY_K = "SELECT k, SUM(x) AS v FROM s [WINDOW 1 min SLIDE 10 s] GROUP BY k"
+BY_G = "SELECT g, COUNT(*) AS n FROM s [WINDOW 1 min SLIDE 10 s] GROUP BY g"
+SOME = "SELECT k, MAX(x) AS v FROM s [WINDOW 1 min SLIDE 10 s] WHERE g = 3 GROUP BY k"
+JOIN = "SELECT s.k, r.x FROM s [RANGE 5 s] JOIN r [RANGE 5 s] ON s.k = r.k"
+OVER_JOIN = f"SELECT k, COUNT(*) AS n FROM ({JOIN.replace('s.k,', 's.ts, s.k AS k,')}) AS j [WINDOW 1 min] GROUP BY k"
+LAST = "SELECT k, AVG(x) AS v FROM s [PARTITION BY k ROWS 10]"
+SHED = EngineSettings(shedding="fit")
+# An epoch of a second, of which a fixed tenth and the headroom leave 0.7 s for rows.
+FIXED_S, TRIGGER_S = 0.1, 1.0
+CAPACITY_S = TRIGGER_S * (1 - HEADROOM) - FIXED_S
+
+
+def workload(*texts: str, **given: Query) -> Workload:
+    queries = {f"q{i}": bind_query(f"q{i}", text, STREAMS) for i, text in enumerate(texts)} | given
+    plans = {name: plan_query(query) for name, query in queries.items()}
+    flows = {name: plan for name, plan in plans.items() if not hasattr(plan, "demands")}
+    made = share({n: p for n, p in plans.items() if n not in flows}, list(STREAMS.values()))  # type: ignore[misc]
+    return replace(made, flows=flows)  # type: ignore[arg-type]
+
+
+def parts(of: Workload) -> dict[str, Part]:
+    return {query: part for part in parts_of(of, of.queries, STREAMS) for query in part.queries}
+
+
+def costs(of: Workload, per_row_s: dict[str, float]) -> RowCosts:
+    """Costs by query, each the same for all its edges."""
+    keep = {e: per_row_s[q] / len(es) for q, part in parts(of).items() for es in part.edges.values() for e in es}
+    model = CostModel(Costs(FIXED_S, 1e-3, 0.0), samples=10)
+    return RowCosts(
+        {s: Estimate(0.0, 0.0, 9) for s in STREAMS}, {e: Estimate(c, 0.0, 9) for e, c in keep.items()}, {}, model
+    )
+
+
+def decided(
+    of: Workload,
+    per_row_s: dict[str, float],
+    rows: float,
+    settings: EngineSettings = SHED,
+    answer_s: float = 0.0,
+    **changed: object,
+) -> SheddingDecision:
+    state = Shedding(costs(of, per_row_s))
+    asked = replace(Asked({"s": rows}, {}, 1.0, False, TRIGGER_S, answer_s), **changed)  # type: ignore[arg-type]
+    queries = {name: plan.query for name, plan in of.queries.items()}
+    return decide_shedding(state, parts_of(of, of.queries, STREAMS), queries, settings, asked)[0]
+
+
+# What may be shed ----------------------------------------------------------------------------------------------------
+
+
+def test_queries_that_share_a_synopsis_are_one_part():
+    of = workload(BY_K, BY_K.replace("1 min", "5 min"), BY_G)
+    found = parts(of)
+    assert found["q0"] is found["q1"]
+    assert found["q2"] is not found["q0"]
+    assert found["q0"].edges.keys() == {"s"}
+    assert set(edges_of(of, "q0")) == set(found["q0"].edges["s"])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(JOIN, "a join lacks all its pairs", id="joins"),
+        pytest.param(LAST, "others would be the last of their key", id="row windows"),
+        pytest.param(OVER_JOIN, "a join lacks all its pairs", id="aggregates over joins"),
+    ],
+)
+def test_what_is_never_shed_says_why(text: str, why: str):
+    found = parts(workload(text))["q0"]
+    assert found.why_never is not None
+    assert why in found.why_never
+    assert found.edges
+
+
+def test_a_query_with_never_keeps_all_queries_of_its_synopsis_whole():
+    never = bind_query("a", BY_K, STREAMS, shedding=QueryShedding(never=True))
+    found = parts(workload(BY_K.replace("1 min", "5 min"), a=never))
+    assert found["q0"].why_never == found["a"].why_never == "its file says never"
+
+
+def test_the_file_decides_the_columns_of_results():
+    query = bind_query("q", BY_K, STREAMS)
+    assert with_kept(query, EngineSettings()) is query
+    assert [o.name for o in with_kept(query, SHED).finish.outputs] == ["window_start", "window_end", "k", "v", "kept"]
+    assert with_kept(replace(query, shedding=QueryShedding(never=True)), SHED).finish == query.finish
+    assert with_kept(bind_query("q", LAST, STREAMS), SHED).finish.outputs[-1].name == "v"
+    with pytest.raises(SpecError, match="result column 'kept' of its own"):
+        with_kept(bind_query("q", BY_K.replace("AS v", "AS Kept"), STREAMS), SHED)
+
+
+# What is decided -----------------------------------------------------------------------------------------------------
+
+THREE = (BY_K, BY_G, SOME)
+# Seconds per row: what fits is a tenth of all three.
+DEAR = {"q0": 1e-4, "q1": 2e-4, "q2": 4e-4}
+ROWS = CAPACITY_S / 7e-4 * 4
+
+
+@pytest.mark.parametrize("strategy", ["fit", "central"])
+def test_what_is_kept_fits_the_capacity_and_uses_it(strategy: str):
+    found = decided(workload(*THREE), DEAR, ROWS, replace(SHED, shedding=strategy))
+    used = sum(found.kept[query] * ROWS * cost for query, cost in DEAR.items())
+    assert found.sheds
+    assert found.acting == ("shed",)
+    assert 0.95 * CAPACITY_S <= used <= CAPACITY_S * 1.001
+    assert found.needs_s == pytest.approx(4 * CAPACITY_S, rel=1e-3)
+
+
+def test_throughput_keeps_the_rows_that_cost_least():
+    kept = decided(workload(*THREE), DEAR, ROWS).kept
+    assert kept["q0"] == 1.0
+    assert kept["q0"] > kept["q1"] >= kept["q2"]
+
+
+def test_a_weight_outweighs_a_cost():
+    of = workload(BY_K, BY_G, heavy=replace(bind_query("heavy", SOME, STREAMS), weight=100.0))
+    kept = decided(of, {"q0": 1e-4, "q1": 2e-4, "heavy": 4e-4}, ROWS).kept
+    assert kept["heavy"] > 0.4
+    assert kept["q0"] == kept["q1"] == 0.0
+
+
+def test_fairness_gives_all_queries_the_same_share_and_weights_twice_as_much():
+    kept = decided(workload(*THREE), DEAR, ROWS, replace(SHED, objective="fair")).kept
+    assert min(kept.values()) == pytest.approx(0.25, abs=0.02)
+    of = workload(BY_K, BY_G, heavy=replace(bind_query("heavy", SOME, STREAMS), weight=2.0))
+    kept = decided(of, {"q0": 1e-4, "q1": 2e-4, "heavy": 4e-4}, ROWS, replace(SHED, objective="fair")).kept
+    assert kept["heavy"] == pytest.approx(2 * min(kept["q0"], kept["q1"]), rel=0.1)
+
+
+def test_priority_comes_before_cost():
+    of = workload(BY_K, BY_G, first=replace(bind_query("first", SOME, STREAMS), priority=10**9))
+    kept = decided(of, {"q0": 1e-4, "q1": 2e-4, "first": 4e-4}, ROWS, replace(SHED, objective="priority")).kept
+    assert kept["first"] == pytest.approx(CAPACITY_S / (ROWS * 4e-4), rel=0.02)
+    assert kept["q1"] == 0.0
+
+
+def test_a_query_with_never_loses_nothing_while_others_do():
+    never = replace(bind_query("a", SOME, STREAMS), shedding=QueryShedding(never=True))
+    found = decided(workload(BY_K, BY_G, a=never), {"q0": 1e-4, "q1": 2e-4, "a": 1e-4}, ROWS)
+    assert found.kept["a"] == 1.0
+    assert min(found.kept["q0"], found.kept["q1"]) < 1.0
+    assert not any(edge in found.keep for edge in parts(workload(BY_K, BY_G, a=never))["a"].edges["s"])
+
+
+def test_edges_of_a_part_keep_one_fraction():
+    of = workload("SELECT k, SUM(x) AS v, COUNT(DISTINCT g) AS n FROM s [WINDOW 1 min] GROUP BY k", BY_G)
+    edges = parts(of)["q0"].edges["s"]
+    assert len(edges) > 1
+    keep = decided(of, {"q0": 4e-4, "q1": 1e-4}, ROWS).keep
+    assert len({keep[edge] for edge in edges}) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "changed"),
+    [
+        pytest.param(ROWS / 4, {}, id="rows that fit"),
+        pytest.param(ROWS / 2.1, {}, id="a burst that fits the buffer"),
+        pytest.param(ROWS * 5, {"started": True}, id="a backlog"),
+        pytest.param(ROWS / 4, {"answer_s": 30.0, "since_s": 30.0}, id="answers that take long"),
+    ],
+)
+def test_nothing_is_shed_of(rows: float, changed: dict[str, object]):
+    found = decided(workload(*THREE), DEAR, rows, **changed)  # type: ignore[arg-type]
+    assert not found.sheds
+    assert not found.keep
+    assert found.reason
+
+
+def test_nothing_is_shed_by_costs_that_nobody_knows():
+    state = Shedding(replace(costs(workload(*THREE), DEAR), epoch=CostModel(Costs(FIXED_S, 1e-3, 0.0), samples=1)))
+    of = workload(*THREE)
+    queries = {name: plan.query for name, plan in of.queries.items()}
+    asked = Asked({"s": ROWS}, {}, 1.0, False, TRIGGER_S)
+    made, _ = decide_shedding(state, parts_of(of, of.queries, STREAMS), queries, SHED, asked)
+    assert not made.sheds
+    assert made.reason == "costs are not known yet"
+
+
+def test_where_shedding_is_off_the_reason_says_what_it_would_have_done():
+    found = decided(workload(*THREE), DEAR, ROWS, EngineSettings())
+    assert not found.sheds
+    assert "shed" not in found.acting
+    assert "shedding is off; with shedding: fit, 0% to 100% of rows would be kept" in found.reason
+
+
+def test_a_decision_survives_the_log():
+    found = decided(workload(*THREE), DEAR, ROWS)
+    logged = EpochDecision(3, 2, 10, 7, ("q0",), nodes={"*shedding": found})
+    assert EpochDecision.from_json(json.loads(json.dumps(logged.to_json()))).shedding == found
+
+
+# What windows lost ---------------------------------------------------------------------------------------------------
+
+
+def test_the_part_of_a_window_that_was_kept_is_counted_by_pane():
+    state = Shedding(panes={"s>a": ((0, 10, 0), (10, 10, 5)), "s>b": ((10, 20, 20),)})
+    assert state.kept_of(["s>a"], 10, [10, 20]) == {20: 0.5}
+    assert state.kept_of(["s>a"], 20, [10, 20, 30]) == {20: 0.75, 30: 0.5}
+    assert state.kept_of(["s>a", "s>b"], 10, [20]) == {20: pytest.approx(5 / 30)}
+    assert state.kept_of(["s>c"], 20, [20]) == {}
+
+
+def test_accounts_of_panes_add_up_and_are_forgotten_with_the_windows():
+    state = Shedding(panes={"s>a": ((0, 10, 0), (10, 10, 5)), "s>gone": ((0, 1, 1),)})
+    after = state.with_panes({"s>a": {10: (4, 1), 20: (8, 2)}, "s>b": {20: (3, 0)}})
+    made = after.reaching({"s>a": 10, "s>b": 0}).panes
+    assert made == {"s>a": ((10, 14, 6), (20, 8, 2)), "s>b": ((20, 3, 0),)}
+    assert restored(Shedding, json.loads(json.dumps(plain(replace(state, panes=made))))).panes == made
+
+
+def test_what_is_remembered_says_that_there_was_overload():
+    of = workload(*THREE)
+    queries = {name: plan.query for name, plan in of.queries.items()}
+    asked = Asked({"s": ROWS}, {}, 1.0, False, TRIGGER_S)
+    state = Shedding(costs(of, DEAR))
+    _, after = decide_shedding(state, parts_of(of, of.queries, STREAMS), queries, SHED, asked)
+    assert after.overload.overloaded
+    assert after.remedies.acting == ("shed",)
+    assert state.overload == OverloadState()
