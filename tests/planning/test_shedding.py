@@ -20,7 +20,18 @@ from headrace.model import (
     plain,
     restored,
 )
-from headrace.planning import Asked, Part, Shedding, Workload, decide_shedding, parts_of, plan_query, share, with_kept
+from headrace.planning import (
+    Asked,
+    Part,
+    Shedding,
+    Workload,
+    decide_shedding,
+    nodes_of,
+    parts_of,
+    plan_query,
+    share,
+    with_kept,
+)
 from headrace.planning.shedding import HEADROOM, edges_of
 from headrace.policies.schedule.costs import CostModel
 from headrace.policies.schedule.groups import Costs
@@ -43,10 +54,8 @@ CAPACITY_S = TRIGGER_S * (1 - HEADROOM) - FIXED_S
 
 def workload(*texts: str, **given: Query) -> Workload:
     queries = {f"q{i}": bind_query(f"q{i}", text, STREAMS) for i, text in enumerate(texts)} | given
-    plans = {name: plan_query(query) for name, query in queries.items()}
-    flows = {name: plan for name, plan in plans.items() if not hasattr(plan, "demands")}
-    made = share({n: p for n, p in plans.items() if n not in flows}, list(STREAMS.values()))  # type: ignore[misc]
-    return replace(made, flows=flows)  # type: ignore[arg-type]
+    answers, flows = nodes_of(plan_query(query) for query in queries.values())
+    return replace(share(answers, list(STREAMS.values())), flows=flows)
 
 
 def parts(of: Workload) -> dict[str, Part]:

@@ -17,6 +17,7 @@ __all__ = [
     "MOST_PRIORITY",
     "MOST_WEIGHT",
     "WITHOUT_PAIRS",
+    "WITHOUT_RESULTS",
     "Aggregate",
     "Comparison",
     "Finish",
@@ -42,6 +43,7 @@ __all__ = [
 # Priorities are ranks and weights are shares: what is beyond these is a typing mistake.
 MOST_PRIORITY = 1_000_000_000
 WITHOUT_PAIRS = "without a row, a join lacks all its pairs"
+WITHOUT_RESULTS = "without a row, the results that it reads are others"
 LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9
 
 
@@ -302,7 +304,7 @@ def _why_never_below(operator: Operator) -> str | None:
         case Join():
             return WITHOUT_PAIRS
         case Scan(of=Results()):
-            return "without a row, results that it reads are others"
+            return WITHOUT_RESULTS
         case Union(inputs=inputs):
             return next((why for child in inputs if (why := _why_never_below(child)) is not None), None)
     return None

@@ -77,7 +77,6 @@ __all__ = [
     "is_scaled",
     "latest",
     "nodes_of",
-    "owner",
     "parts_of",
     "place",
     "placement_problem",

@@ -20,6 +20,8 @@ from headrace.errors import Problem, SpecError
 from headrace.model import (
     ERROR,
     KEPT,
+    WITHOUT_PAIRS,
+    WITHOUT_RESULTS,
     DataType,
     EngineSettings,
     Kind,
@@ -30,6 +32,8 @@ from headrace.model import (
     WindowAggregate,
     edge_into,
 )
+from headrace.planning.flow import NodePlan
+from headrace.planning.join import JoinPlan
 from headrace.planning.sharing import Workload
 from headrace.planning.synopsis import AnswerPlan, is_scaled
 from headrace.policies.remedies import Lag, Offer, Remedies, Remedy, choose_remedies
@@ -130,9 +134,17 @@ def parts_of(workload: Workload, live: Iterable[str], streams: Iterable[str]) ->
             for id_, fed in _feeds(workload, name).items()
             for stream in fed
         ]
-        why = next((why for n in queries if (why := workload.queries[n].query.why_never_shed) is not None), None)
+        why = next((why for n in queries if (why := _why_never(workload.queries[n])) is not None), None)
         parts.append(Part(min(ids), tuple(queries), _by_stream(feeds, declared), why))
     return tuple(parts)
+
+
+def _why_never(root: NodePlan) -> str | None:
+    """Why no row of a query is ever shed: by itself, or because of what is below it."""
+    below = [plan for plan in root.tree if plan is not root]
+    if not below or root.query.why_never_shed is not None:
+        return root.query.why_never_shed
+    return WITHOUT_PAIRS if any(isinstance(plan, JoinPlan) for plan in below) else WITHOUT_RESULTS
 
 
 def _feeds(workload: Workload, query: str) -> dict[str, tuple[str, ...]]:

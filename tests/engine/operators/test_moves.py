@@ -1,0 +1,105 @@
+"""State moves by the policy that production runs, from what epochs measure; results stay what DuckDB says they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+from world import SCHEMA, admit, assert_same, make_epochs, results, unique_times, write_epochs
+
+import headrace as hr
+from headrace.engine import Hooks, Manifest
+from headrace.model import EpochDecision
+
+LATENESS_S = 20
+SQL = "SELECT k, ts, i, SUM(i) AS a, COUNT(*) AS n FROM r [PARTITION BY k ROWS 30]"
+DUCK = (
+    "SELECT k, ts, i, sum(i) OVER w, count(*) OVER w FROM r "
+    "WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 29 PRECEDING AND CURRENT ROW)"
+)
+
+
+@contextmanager
+def settings(spark: Any, **values: str) -> Iterator[None]:
+    for name, value in values.items():
+        spark.conf.set(f"spark.headrace.flux.{name}", value)
+    try:
+        yield
+    finally:
+        for name in values:
+            spark.conf.unset(f"spark.headrace.flux.{name}")
+
+
+class Seen:
+    """What a pipeline with one keyed query decided and left, over several runs on one checkpoint."""
+
+    def __init__(self, spark: Any, home: Path) -> None:
+        self.spark, self.home = spark, home
+        self.manifests: list[Manifest] = []
+        self.decisions: list[EpochDecision] = []
+
+    def play(self, sql: str, flush: bool, step: Any = None) -> None:
+        rows = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self.home / "in"))
+        pipe = hr.Pipeline("moves").stream("r", rows, time="ts", lateness=f"{LATENESS_S} seconds")
+        pipe.query("q", sql, sink=hr.parquet(str(self.home / "out")), step=step)
+        hooks = Hooks(on_epoch=self.manifests.append, on_decision=self.decisions.append)
+        pipe.start(self.spark, str(self.home / "state"), once=True, flush=flush, hooks=hooks).await_termination()
+
+    @property
+    def moves(self) -> list[Any]:
+        return [move for decision in self.decisions for move in decision.flows["q"].moves]
+
+
+def judged(tables: list[pa.Table], sql: str) -> list[tuple[Any, ...]]:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("r", admit(tables, LATENESS_S).rows)
+    return connection.execute(sql).fetchall()
+
+
+def test_state_that_does_not_fit_moves_to_where_there_is_room(spark: Any, tmp_path: Path) -> None:
+    tables, seen = unique_times(make_epochs(seed=91, epochs=8, rows=200)), Seen(spark, tmp_path)
+    with settings(spark, minis="8", memory="2k,64m"):
+        write_epochs(tmp_path / "in", tables[:5])
+        seen.play(SQL, flush=False)
+        write_epochs(tmp_path / "in", tables[5:], first=5)
+        seen.play(SQL, flush=True)
+    assert seen.moves
+    assert {(move.source, move.target) for move in seen.moves} == {(0, 1)}
+    state = seen.manifests[-1].flows["q"]
+    assert state.moves == len(seen.moves)
+    assert sum(owner == 1 for owner in state.owners) > sum(owner == 0 for owner in state.owners)
+    assert_same(results(tmp_path / "out"), judged(tables, DUCK))
+
+
+def slow_count(state: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Counts rows by key; each row takes two milliseconds, whatever else the machine does."""
+    time.sleep(0.002 * rows.num_rows)
+    both = pl.concat([pl.from_arrow(state), pl.from_arrow(rows).select("k", n=1)], how="vertical_relaxed")
+    grown = both.group_by("k", maintain_order=True).agg(pl.col("n").sum()).to_arrow()
+    return grown, pa.table({"k": rows["k"], "ts": rows["ts"]})
+
+
+def test_others_leave_the_bin_of_a_key_that_keeps_it_busy(spark: Any, tmp_path: Path) -> None:
+    tables, seen = [], Seen(spark, tmp_path)
+    for number, table in enumerate(unique_times(make_epochs(seed=92, epochs=8, rows=200))):
+        # Nine rows of ten get one key.
+        keys = ["hot" if i % 10 else f"cold{(i + number) % 40}" for i in range(table.num_rows)]
+        tables.append(table.set_column(table.schema.get_field_index("k"), "k", pa.array(keys)))
+    step = hr.step(slow_count, state="k STRING, n BIGINT", results="k STRING, ts TIMESTAMP")
+    with settings(spark, minis="8"):
+        write_epochs(tmp_path / "in", tables[:6])
+        seen.play("SELECT k, ts FROM r [PARTITION BY k]", flush=False, step=step)
+        write_epochs(tmp_path / "in", tables[6:], first=6)
+        seen.play("SELECT k, ts FROM r [PARTITION BY k]", flush=True, step=step)
+    assert seen.moves
+    assert all(move.reason for move in seen.moves)
+    busy = seen.moves[0].source
+    assert all(move.source == busy for move in seen.moves[:3]), "what moves first leaves the busy bin"
+    assert_same(results(tmp_path / "out"), judged(tables, "SELECT k, ts FROM r"))
