@@ -17,7 +17,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICKLY} '-Dspark.executor.extraJa
 
 
 # Files that take minutes: begun first, so that in the end no worker waits for another.
-LONGEST = ("kill", "kafka", "growth", "join_cluster", "cluster", "keyed_cluster", "rereading", "isolation", "sharing")
+LONGEST = ("kill", "kafka", "growth", "join_cluster", "cluster", "keyed_cluster", "failures_cluster", "failures",
+           "rereading", "isolation", "sharing")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

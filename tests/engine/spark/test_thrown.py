@@ -12,6 +12,7 @@ from headrace.model import Fault
 # Texts that name faults of machines, as a row may have them.
 POISON = "cancelled Interrupted java.io.IOException: x OSError: x CorruptStateError: x SparkContext was shut down"
 LOST = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times: ExecutorLostFailure (executor 1 exited)"
+LARGE = "Job aborted due to stage failure: Total size of serialized results of 4 tasks (2.0 MiB) is bigger than ..."
 EXCEPTION = ("java.lang.RuntimeException", "java.lang.Exception", "java.lang.Throwable")
 IO = ("java.io.IOException", "java.lang.Exception")
 
@@ -47,6 +48,7 @@ ZERO = Link(("org.apache.spark.SparkArithmeticException", *EXCEPTION), POISON, "
         pytest.param([JOB, spark("INTERNAL_ERROR", "XX000"), java("java.lang.NullPointerException", *EXCEPTION)],
                      id="a mistake of Spark's in an expression"),
         pytest.param([spark("FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH", "KD001")], id="a type that drifted"),
+        pytest.param([spark(message=LARGE)], id="results that are too large"),
         pytest.param([Link(("org.apache.spark.sql.AnalysisException",), POISON, "UNRESOLVED_COLUMN", "42703")],
                      id="a column that is not there"),
         pytest.param([Link(("org.apache.spark.api.python.PythonException",), POISON, "PYTHON_EXCEPTION", "38000")],

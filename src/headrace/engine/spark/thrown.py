@@ -1,6 +1,7 @@
 """What Spark has thrown: a chain of Java's exceptions, and whose failure it is by their classes and conditions.
 
-The messages of exceptions hold values of rows. They are shown, and decide nothing.
+The messages of exceptions hold values of rows. They are shown, and decide nothing; but one of Spark's scheduler, which
+has no other sign of its own, is known by how it begins.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _MACHINES_CONDITIONS = frozenset(
 )
 # A file of a source that has another type for a column than was declared: those who read the column fail.
 _QUERYS_CONDITIONS = frozenset({"FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH"})
+# Results that a sink of the driver's collects are larger than `spark.driver.maxResultSize`.
+_TOO_LARGE = "Job aborted due to stage failure: Total size of serialized results of "
 # Spark says so of a task that could not write its rows, whether they could not be made or not be put down.
 _EITHERS_STATES = ("58",)
 _MACHINES_CLASSES = frozenset(
@@ -128,7 +131,8 @@ def judged(chain: Sequence[Link], names: Mapping[str, str] | None = None) -> Fai
         perhaps = perhaps or (link.state or "").startswith(_EITHERS_STATES)
     last = chain[-1]
     # Jobs that end without an exception of a task: an executor was lost, the job cancelled, the context shut down.
-    if perhaps or (last.name == _SPARK and last.condition is None):
+    alone = last.name == _SPARK and last.condition is None and not last.message.startswith(_TOO_LARGE)
+    if perhaps or alone:
         return Failure(Fault.MACHINE, f"Spark could not go on: {_plainly(last)}")
     return Failure(Fault.QUERY, _sentence(last, names or {}))
 
