@@ -119,6 +119,25 @@ def test_operators_over_operators_equal_duckdb_across_a_restart(played: Any, nam
     assert_same(found[name], wanted)
 
 
+def test_queries_that_come_later_answer_windows_whose_rows_are_all_there(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(35)
+    left, right = make_side(rng, 8, 30, 3, 6, hot=0.3), make_side(rng, 8, 30, 3, 6)
+    for half, names in ((slice(0, 4), ["smooth"]), (slice(4, 8), ["smooth", "peak", "three_levels"])):
+        write_epochs(tmp_path / "l", left[half], half.start)
+        write_epochs(tmp_path / "r", right[half], half.start)
+        pipe = pipeline(spark, tmp_path, {name: QUERIES[name] for name in names})
+        pipe.start(spark, str(tmp_path / "state"), once=True, flush=half.start > 0).await_termination()
+    before, connection = database(left[:4], right[:4]), database(left, right)
+    seen = {name: before.execute(f"SELECT max(t) FROM {name}").fetchone()[0] for name in ("l", "r")}
+    # Answers of 3 s may lack rows; pairs up to 6 s apart, and answers of 5 s about them.
+    since = {"smooth": 0, "peak": seen["l"] + 3 * SECOND, "three_levels": max(seen.values()) + 11 * SECOND}
+    for name, time_us in since.items():
+        begin = connection.execute(f"SELECT make_timestamptz({time_us})").fetchone()[0]
+        whole = [row for row in connection.execute(WANTED[name]).fetchall() if row[0] > begin]
+        assert len(whole) >= 2
+        assert_same(results(tmp_path / name), whole)
+
+
 def numbered(state: Any, rows: Any) -> tuple[Any, Any]:
     """The rows of each key, numbered in the order of their time."""
     known = pl.from_arrow(state).rename({"n": "had"})
