@@ -35,8 +35,9 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
     "simulation": _BELOW_ENGINE,
     "sites": _BELOW_SITES,
     "bench": _BELOW_VIEWS | {""},
+    "reproduce": _BELOW_ENGINE | {"simulation"},
     "dashboard": _BELOW_VIEWS,
-    "cli": _BELOW_VIEWS | {"", "bench", "dashboard"},
+    "cli": _BELOW_VIEWS | {"", "bench", "dashboard", "reproduce"},
     "__main__": {"cli"},
     "api": _BELOW_VIEWS,
     "": _BELOW_VIEWS | {"api"},
@@ -48,6 +49,7 @@ PURE = ("errors", "hiding", "units", "model", "language", "planning", "policies"
 FOREIGN_IMPORTS: dict[str, set[str]] = {
     **{layer: {"pyspark", "py4j", "polars", "pyarrow", "pandas"} for layer in PURE},
     "simulation": {"pyspark", "py4j"},
+    "reproduce": {"pyspark", "py4j"},
     "kernels": {"py4j", "pandas", "sqlglot", "yaml", "scipy"},
     "dashboard": {"pyspark", "py4j"},
 }
@@ -64,7 +66,7 @@ CLOCK_AND_CHANCE: dict[str, set[str] | None] = {
 }
 # A seeded generator that is passed in is welcome; the module's hidden one is not.
 SEEDED = {"random.Random", "numpy.random.Generator"}
-WITHOUT_CLOCK = (*PURE, "simulation")
+WITHOUT_CLOCK = (*PURE, "simulation", "reproduce")
 
 
 def module_name(path: Path) -> str:

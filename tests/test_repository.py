@@ -100,3 +100,20 @@ def test_run_help_lists_every_command():
     listed = subprocess.run([ROOT / "run", "help"], capture_output=True, text=True, check=True).stdout
     assert "test" in commands
     assert [command for command in commands if not re.search(rf"^  {command}\b", listed, re.MULTILINE)] == []
+
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_lead_somewhere(page: Path):
+    links = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_the_readme_is_a_door():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= 170
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert not pages - set(re.findall(r"docs/([\w-]+\.md)", text)), "a page that the README does not link to"

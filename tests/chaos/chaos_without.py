@@ -43,19 +43,19 @@ def _batches() -> None:
 
 def _decisions() -> None:
     """An epoch that is run again is decided again; that it is run again is known all the same."""
-    from headrace.engine.epoch import Epochs
+    from headrace.engine.epoch import Epoch
 
-    admit = Epochs._admit
+    admit = Epoch._admit
 
-    def decide_again(self: Any, number: int, flush: Any) -> Any:
-        path = f"decisions/{self._manifest.epoch + 1}.json"
+    def decide_again(self: Any, number: int, flush: Any, intake: Any) -> Any:
+        path = f"decisions/{self.standing.manifest.epoch + 1}.json"
         known = self._checkpoint.storage.size(path) is not None
         self._checkpoint.storage.delete(path)
-        progress = admit(self, number, flush)
+        progress = admit(self, number, flush, intake)
         progress.replay = known
         return progress
 
-    Epochs._admit = decide_again  # type: ignore[method-assign]
+    Epoch._admit = decide_again  # type: ignore[method-assign]
 
 
 def _staging() -> None:

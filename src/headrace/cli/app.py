@@ -219,6 +219,25 @@ def bench(
         raise typer.Exit(1)
 
 
+@app.command(name="reproduce")
+def reproduce_command(
+    paper: Annotated[str | None, typer.Argument(help="ssp | fit | flux | sharing | placement; all five without it.",
+                                                show_default=False)] = None,
+    figure: Annotated[list[str] | None, typer.Option("--figure", help="Only this table or figure; may be "
+                                                     "repeated.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller experiments, in minutes.")] = False,
+    seed: Annotated[int, typer.Option(help="Where chance begins.")] = 1,
+    numbers: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=NUMBER", help="Another number than the "
+                                                      "paper's, such as nodes=64; may be repeated.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Where rows, pictures and the report go.")] = Path("reproduction"),
+) -> None:  # fmt: skip
+    """Make the papers' tables and figures by the policies that run here, beside the papers' numbers."""
+    from headrace.cli.reproducing import numbers_given, reproduce
+    from headrace.reproduce import Settings
+
+    reproduce(paper, figure or (), Settings(quick, seed, numbers_given(numbers or ())), out)
+
+
 def _settings(conf: list[str] | None) -> dict[str, str]:
     settings: dict[str, str] = {}
     for item in conf or []:

@@ -136,7 +136,7 @@ def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
         first.document.add(
             f"query '{name}' has {given[0]}, and no {missing[0]}",
             first.line,
-            "a function needs function, state and results: see 'User-defined state' in the README",
+            "a function needs function, state and results: see docs/state.md",
         )
         return None
     function = entries["function"].word()
