@@ -195,7 +195,7 @@ def test_a_migration_ends_where_state_is_always_on_disk_too(spark: Any, tmp_path
     assert_same(results(tmp_path / "out"), counted(admit(tables, LATENESS_S).rows))
 
 
-def test_what_was_decided_for_another_query_of_the_name_is_not_done(spark: Any, tmp_path: Path) -> None:
+def test_a_query_that_took_anothers_name_begins_after_the_replay(spark: Any, tmp_path: Path) -> None:
     tables = unique_times(make_epochs(seed=84, epochs=4, rows=60))
     write_epochs(tmp_path / "in", tables[:2])
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
@@ -215,11 +215,13 @@ def test_what_was_decided_for_another_query_of_the_name_is_not_done(spark: Any, 
             "join",
             Hooks(probe=die),
         )
+    write_epochs(tmp_path / "in", tables[2:], first=2)
     play("SELECT k, i, COUNT(*) AS n FROM r [PARTITION BY k ROWS 3]", "rows", Hooks())
-    assert results(tmp_path / "rows")
+    admitted = admit(tables, LATENESS_S).rows.num_rows - admit(tables[:2], LATENESS_S).rows.num_rows
+    assert len(results(tmp_path / "rows")) == admitted, "rows of the epoch that was begun belong to the join"
 
 
-def test_queries_that_come_back_after_a_crash_without_them_go_on(spark: Any, tmp_path: Path) -> None:
+def test_queries_that_come_back_after_an_epoch_was_begun_without_them_start_anew(spark: Any, tmp_path: Path) -> None:
     tables = unique_times(make_epochs(seed=85, epochs=4, rows=60))
     write_epochs(tmp_path / "in", tables[:2])
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
@@ -228,6 +230,7 @@ def test_queries_that_come_back_after_a_crash_without_them_go_on(spark: Any, tmp
         "join": "SELECT a.i, b.i AS j FROM r AS a [RANGE 1 s] JOIN r AS b [RANGE 1 s] ON a.s = b.s",
         "stays": "SELECT COUNT(*) AS n FROM r [WINDOW 10 s]",
     }
+    notes: list[str] = []
 
     def play(*names: str, hooks: Hooks | None = None, flush: bool = False) -> Manifest:
         pipe = hr.Pipeline("back").stream("r", source, time="ts", lateness=f"{LATENESS_S} seconds")
@@ -242,10 +245,13 @@ def test_queries_that_come_back_after_a_crash_without_them_go_on(spark: Any, tmp
             raise RuntimeError("crash")
 
     play(*queries)
+    before = len(results(tmp_path / "rows"))
     write_epochs(tmp_path / "in", tables[2:], first=2)
-    # What is decided for the next epoch knows of one query only.
+    # What is decided for the next epoch knows of one query only: the others have gone with it.
     with pytest.raises(EngineError, match="crash"):
         play("stays", hooks=Hooks(probe=die))
-    after = play(*queries, flush=True)
+    after = play(*queries, flush=True, hooks=Hooks(on_note=notes.append))
     assert {name: state.failed for name, state in after.queries.items()} == dict.fromkeys(queries)
-    assert len(results(tmp_path / "rows")) == admit(tables, LATENESS_S).rows.num_rows
+    assert "query 'rows' is new: its results are about rows from now on" in notes
+    admitted = admit(tables, LATENESS_S).rows.num_rows - admit(tables[:3], LATENESS_S).rows.num_rows
+    assert len(results(tmp_path / "rows")) == before + admitted
