@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from headrace.errors import SpecError
 from headrace.reproduce.figure import Paper
+from headrace.reproduce.fit import FIT
 from headrace.reproduce.placement import PLACEMENT
 
 __all__ = ["PAPERS", "chosen"]
 
 # In the order of the reports; a paper's figures stand in its own module.
 PAPERS: dict[str, Paper] = {
+    "fit": FIT,
     "placement": PLACEMENT,
 }
 
