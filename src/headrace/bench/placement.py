@@ -12,14 +12,13 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headrace.bench.measure import Say, result
-from headrace.bench.topologies import PLACEMENTS, Ground, binary_tree, ground_of, plane, transit_stub
 from headrace.language import NetworkFile, load_round_trips, load_topology
 from headrace.model import Network
 from headrace.policies.placement import Flow, Infeasible, Part, Placement, Problem
@@ -28,6 +27,17 @@ from headrace.policies.placement.optimal import optimal
 from headrace.policies.placement.warehouse import warehouse
 from headrace.simulation.distributed_placement import place_distributed
 from headrace.simulation.overlay import Overlay
+from headrace.simulation.topologies import (
+    PLACEMENTS,
+    Averages,
+    Ground,
+    bounded,
+    ground_of,
+    plane,
+    processing_tree,
+    shares_of,
+    transit_stub,
+)
 
 __all__ = ["bench_placement", "brute_force", "small_problem"]
 
@@ -66,14 +76,14 @@ def bench_placement(
     settings: dict[str, dict[str, dict[str, float]]] = {}
     sound = True
     grounds = [transit_stub(rng, f"graph {i}") for i in range(graphs)]
-    for placement in PLACEMENTS:
-        for bound, outcomes in _compare(grounds, placement, trees, depths, rng).items():
+    for placement, averages in PLACEMENTS.items():
+        for bound, outcomes in _compare(grounds, averages, trees, depths, rng).items():
             settings[f"{placement}, {_said(bound)}"], fine = _table(outcomes)
             sound &= fine
         say(f"{placement}: done")
     paper = [rows["in-network"]["over_optimal"] for rows in settings.values()]
     for ground in files:
-        for bound, outcomes in _compare([ground], "random", graphs * trees, depths, rng).items():
+        for bound, outcomes in _compare([ground], None, graphs * trees, depths, rng).items():
             settings[f"{ground.name}, {_said(bound)}"], fine = _table(outcomes)
             sound &= fine
         say(f"{ground.name}: done")
@@ -118,23 +128,17 @@ class _Outcome:
 
 
 def _compare(
-    grounds: Sequence[Ground], placement: str, trees: int, depths: Sequence[int], rng: random.Random
+    grounds: Sequence[Ground], averages: Averages | None, trees: int, depths: Sequence[int], rng: random.Random
 ) -> dict[float | None, list[_Outcome]]:
     """By bound what every strategy makes of the same trees."""
     found: dict[float | None, list[_Outcome]] = {bound: [] for bound in BOUNDS}
     for ground in grounds:
         overlay = Overlay(ground.network)
         for _ in range(trees):
-            tree = binary_tree(ground, rng.choice(depths), placement, rng)
+            tree = processing_tree(ground, rng.choice(depths), averages, rng)
             for bound in BOUNDS:
-                found[bound] += _outcomes(_bounded(tree, bound), overlay, rng)
+                found[bound] += _outcomes(bounded(tree, bound), overlay, rng)
     return found
-
-
-def _bounded(tree: Problem, bound: float | None) -> Problem:
-    base = warehouse(tree)
-    assert isinstance(base, Placement)
-    return tree if bound is None else replace(tree, max_latency_ms=max(bound, base.latency_ms))
 
 
 def _outcomes(problem: Problem, overlay: Overlay, rng: random.Random) -> Iterator[_Outcome]:
@@ -165,23 +169,11 @@ def _outcomes(problem: Problem, overlay: Overlay, rng: random.Random) -> Iterato
             found.cost / best.cost,
             found.cost / base.cost,
             stretch,
-            _shares(problem, found),
+            shares_of(problem, found),
             seconds,
             messages,
             fault,
         )
-
-
-def _shares(problem: Problem, placement: Placement) -> tuple[float, float, float]:
-    """The shares of operators at sites of streams, inside the network, and at the proxy."""
-    fed = {flow.target for flow in problem.flows}
-    proxy = next(part.home for part in problem.parts if part.home is not None and part.name in fed)
-    births = {part.home for part in problem.parts if part.name not in fed}
-    sites = [placement.sites[part.name] for part in problem.parts if part.home is None]
-    at_proxy = sum(site == proxy for site in sites)
-    at_births = sum(site in births and site != proxy for site in sites)
-    count = len(sites)
-    return at_births / count, (count - at_births - at_proxy) / count, at_proxy / count
 
 
 def _table(outcomes: Sequence[_Outcome]) -> tuple[dict[str, dict[str, float]], bool]:
@@ -216,12 +208,12 @@ def _lines(settings: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
 
 def _timed(ground: Ground, bounds: Sequence[float | None], rng: random.Random) -> dict[str, Any]:
     """Seconds, at the median, of the optimum for 31 operators."""
-    trees = [binary_tree(ground, 5, "random", rng) for _ in range(TIMED_TREES)]
+    trees = [processing_tree(ground, 5, None, rng) for _ in range(TIMED_TREES)]
     found: dict[str, Any] = {"network": ground.name}
     for bound in bounds:
         seconds = []
         for tree in trees:
-            problem = _bounded(tree, bound)
+            problem = bounded(tree, bound)
             start = time.process_time()
             optimal(problem)
             seconds.append(time.process_time() - start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import traceback
 from importlib.metadata import version
 from pathlib import Path
@@ -237,7 +238,8 @@ def reproduce_command(
     from headrace.cli.reproducing import numbers_given, reproduce
     from headrace.reproduce import Settings
 
-    reproduce(paper, figure or (), Settings(quick, seed, numbers_given(numbers or ())), out)
+    settings = Settings(quick, seed, numbers_given(numbers or ()), clock=time.process_time)
+    reproduce(paper, figure or (), settings, out)
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from headrace.errors import SpecError
 from headrace.reproduce.figure import Paper
+from headrace.reproduce.fit import FIT
+from headrace.reproduce.placement import PLACEMENT
+from headrace.reproduce.sharing import SHARING
 
 __all__ = ["PAPERS", "chosen"]
 
 # In the order of the reports; a paper's figures stand in its own module.
-PAPERS: dict[str, Paper] = {}
+PAPERS: dict[str, Paper] = {
+    "fit": FIT,
+    "sharing": SHARING,
+    "placement": PLACEMENT,
+}
 
 
 def chosen(name: str | None) -> tuple[Paper, ...]:

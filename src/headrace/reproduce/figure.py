@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from headrace.errors import SpecError
 
 __all__ = ["Claim", "Figure", "Made", "Paper", "Picture", "Settings", "Value", "within"]
 
 Value = str | int | float
+T = TypeVar("T")
 
 
 def _quiet(done: int, of: int) -> None:
@@ -21,13 +23,15 @@ def _quiet(done: int, of: int) -> None:
 class Settings:
     """How figures are made: quickly or in full, from which seed, and with which numbers other than the paper's.
 
-    `progress` is told how many parts of a figure are done, and of how many.
+    `progress` is told how many parts of a figure are done, and of how many. `clock` gives seconds for the time that
+    decisions take; rows never hold such times, so that the same seed gives the same rows.
     """
 
     quick: bool = False
     seed: int = 1
     given: Mapping[str, float] = field(default_factory=dict)
     progress: Callable[[int, int], None] = _quiet
+    clock: Callable[[], float] | None = None
 
     def number(self, name: str, paper: float, quick: float | None = None) -> float:
         """A number of the experiment: the one that was given, else the quick one where it is quick, else the paper's.
@@ -40,6 +44,12 @@ class Settings:
     def chance(self, *names: Value) -> random.Random:
         """A seeded generator for one part of an experiment; parts do not disturb each other."""
         return random.Random(f"{self.seed}/{'/'.join(map(str, names))}")
+
+    def timed(self, call: Callable[[], T]) -> tuple[T, float | None]:
+        """What a call gives, and the seconds it took; None without a clock."""
+        before = None if self.clock is None else self.clock()
+        found = call()
+        return found, None if self.clock is None or before is None else self.clock() - before
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,15 @@ import random
 import numpy as np
 import pytest
 
-from headrace.bench.topologies import PLACEMENTS, Ground, binary_tree, choose_sources, ground_of, plane, transit_stub
+from headrace.simulation.topologies import (
+    PLACEMENTS,
+    Ground,
+    choose_sources,
+    ground_of,
+    plane,
+    processing_tree,
+    transit_stub,
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +49,7 @@ def test_a_seed_is_a_graph() -> None:
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_sources_have_the_averages_of_their_placement(placement: str, count: int, ground: Ground) -> None:
     rng = random.Random(3)
-    found = [choose_sources(ground, count, placement, rng) for _ in range(6)]
+    found = [choose_sources(ground, count, PLACEMENTS[placement], rng) for _ in range(6)]
     assert all(len({*sources.streams, sources.proxy}) == count + 1 for sources in found)
     assert all({*sources.streams, sources.proxy} <= set(ground.ends) for sources in found)
     ratio = np.mean([sources.proxy_distance_ms / sources.server_distance_ms for sources in found])
@@ -50,7 +58,7 @@ def test_sources_have_the_averages_of_their_placement(placement: str, count: int
 
 
 def test_the_averages_are_those_of_the_sites(ground: Ground) -> None:
-    found = choose_sources(ground, 3, "uniform", random.Random(1))
+    found = choose_sources(ground, 3, PLACEMENTS["uniform"], random.Random(1))
     a, b, c = found.streams
     distance = ground.latency_ms
     assert found.proxy_distance_ms == pytest.approx((distance[a, found.proxy] + distance[b, found.proxy]
@@ -60,24 +68,26 @@ def test_the_averages_are_those_of_the_sites(ground: Ground) -> None:
 
 def test_streams_share_the_sites_of_a_small_network() -> None:
     small = ground_of("pair", ["a", "b"], np.array([[0.0, 5.0], [5.0, 0.0]]))
-    found = choose_sources(small, 8, "random", random.Random(1))
+    found = choose_sources(small, 8, None, random.Random(1))
     assert len(found.streams) == 8
     assert set(found.streams) <= {0, 1}
 
 
-@pytest.mark.parametrize("depth", [3, 4, 5])
-def test_a_binary_tree(depth: int, ground: Ground) -> None:
-    problem = binary_tree(ground, depth, "random", random.Random(2))
+@pytest.mark.parametrize(
+    ("depth", "fanout", "bound"), [(3, 2, 1.0), (4, 2, 1.0), (5, 2, 1.0), (2, 4, 1.0), (3, 2, 0.25)]
+)
+def test_a_processing_tree(depth: int, fanout: int, bound: float, ground: Ground) -> None:
+    problem = processing_tree(ground, depth, None, random.Random(2), fanout=fanout, selectivity=bound)
     operators = [part.name for part in problem.parts if part.home is None]
-    assert len(operators) == 2**depth - 1
-    assert len(problem.parts) == 2**depth + len(operators) + 1
+    assert len(operators) == sum(fanout**level for level in range(depth))
+    assert len(problem.parts) == fanout**depth + len(operators) + 1
     assert problem.is_tree
     received = {name: sum(flow.bytes_per_s for flow in problem.flows if flow.target == name) for name in operators}
     sent = {flow.source: flow.bytes_per_s for flow in problem.flows}
     shares = [sent[name] / received[name] for name in operators]
-    assert all(0 <= share <= 1 for share in shares)
-    assert max(shares) - min(shares) > 0.3
-    assert [sum(flow.target == name for flow in problem.flows) for name in operators] == [2] * len(operators)
+    assert all(0 <= share <= bound for share in shares)
+    assert max(shares) - min(shares) > 0.3 * bound
+    assert [sum(flow.target == name for flow in problem.flows) for name in operators] == [fanout] * len(operators)
 
 
 def test_a_plane_has_straight_ways() -> None:
