@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.errors import SpecError
 
-__all__ = ["Claim", "Figure", "Made", "Paper", "Picture", "Settings", "Value", "within"]
+__all__ = ["Claim", "Figure", "Made", "Paper", "Picture", "Settings", "Value", "timed", "within"]
 
 Value = str | int | float
 
@@ -21,13 +21,15 @@ def _quiet(done: int, of: int) -> None:
 class Settings:
     """How figures are made: quickly or in full, from which seed, and with which numbers other than the paper's.
 
-    `progress` is told how many parts of a figure are done, and of how many.
+    `progress` is told how many parts of a figure are done, and of how many. With a `clock`, notes say how long
+    decisions took; rows never depend on it.
     """
 
     quick: bool = False
     seed: int = 1
     given: Mapping[str, float] = field(default_factory=dict)
     progress: Callable[[int, int], None] = _quiet
+    clock: Callable[[], float] | None = None
 
     def number(self, name: str, paper: float, quick: float | None = None) -> float:
         """A number of the experiment: the one that was given, else the quick one where it is quick, else the paper's.
@@ -111,6 +113,15 @@ class Paper:
             if name not in known:
                 raise SpecError(f"paper '{self.name}' has no figure '{name}'; it has: {', '.join(known) or 'none yet'}")
         return tuple(figure for figure in self.figures if not names or figure.name in names)
+
+
+def timed(what: str, seconds: Sequence[float]) -> tuple[str, ...]:
+    """A note on how long decisions took, if they were timed."""
+    if not seconds:
+        return ()
+    ordered = sorted(seconds)
+    middle, most = 1000 * ordered[len(ordered) // 2], 1000 * ordered[-1]
+    return (f"{what}: {len(ordered)} decisions, {middle:.1f} ms each in the middle, {most:.1f} ms at most.",)
 
 
 def within(ours: float, paper: float, part: float = 0.1) -> bool:
