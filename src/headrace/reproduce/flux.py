@@ -83,7 +83,7 @@ def _load(settings: Settings) -> Made:
     rate, paper = stage.unloaded_per_s, found["paper"]
     felt = _first(found["static"], 1, lambda second: second.tuples < 0.9 * rate)
     steady = paper.mean(-3)
-    back = _first(paper, felt, lambda second: second.tuples > 0.99 * steady)
+    back = _first(paper, felt, lambda second: second.tuples > 0.985 * steady)
     gone = sum(source == 0 and at < back for at, source, _ in paper.moves)
     slack = stage.nodes * stage.buffer_tuples * (1 - 1 / stage.nodes) / (0.552 / stage.tuple_s)
     ours = found["production"]
@@ -147,7 +147,7 @@ def _degradation(settings: Settings) -> Made:
 
 def _collection(settings: Settings) -> Made:
     stage = replace(_stage(settings), skew=0.8)
-    seconds = int(settings.number("seconds", 60, 15))
+    seconds = int(settings.number("seconds", 60, 12))
     leasts = (0.01, 0.15, 0.25) if settings.quick else (0.01, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0)
     # The same chance gives the same groups to the same partitions: the hottest node is found once.
     hot = hottest_node(stage, settings.chance("rows"))
@@ -197,7 +197,7 @@ def _memory_stage(settings: Settings) -> FluxStage:
 
 def _memory(settings: Settings) -> Made:
     stage = _memory_stage(settings)
-    seconds = int(settings.number("seconds", 60, 55))
+    seconds = int(settings.number("seconds", 60, 42))
     found: dict[str, Played] = {}
     for done, (way, at, policy) in enumerate(_ways(stage)):
         settings.progress(done, 3)
@@ -248,7 +248,7 @@ def _memory(settings: Settings) -> Made:
 def _pressure(settings: Settings) -> Made:
     stage = _memory_stage(settings)
     stage = replace(stage, nodes=int(settings.number("nodes", 32, 8)))
-    seconds = int(settings.number("seconds", 70, 60))
+    seconds = int(settings.number("seconds", 70, 55))
     counts = [1, stage.nodes] if settings.quick else [1, stage.nodes // 8, stage.nodes // 4, stage.nodes]
     rows: list[tuple[Value, ...]] = []
     found: dict[tuple[str, int], tuple[float, float]] = {}
@@ -284,7 +284,7 @@ def _beyond(settings: Settings) -> Made:
     stage = replace(FluxStage(), nodes=nodes, groups=max(16384, 64 * nodes), epoch_s=EPOCH_S)
     # Links between switches grow with the cluster.
     stage = replace(stage, cross_section_bytes_per_s=stage.cross_section_bytes_per_s * nodes / 32)
-    seconds = int(settings.number("seconds", 12))
+    seconds = int(settings.number("seconds", 12, 8))
     burden = Burden(tuple(settings.chance("nodes").sample(range(nodes), nodes // 10)), begins_s=0.0)
     rows: list[tuple[Value, ...]] = []
     found: dict[str, Played] = {}

@@ -171,9 +171,10 @@ def _adaptive(settings: Settings) -> Made:
     settings.progress(1, 2)
     static = _played(settings, cluster, Spread(hosts, adapts=False), seconds)
     samples = list(zip(adaptive.operations, static.operations, strict=True))
-    # The sample after a change is still decided by rates of before it.
-    settled = [(a, s) for n, (a, s) in enumerate(samples) if n % 10]
-    fewest = min(a / s for a, s in settled)
+    # Roles of the first sample after a change follow the rates of before; in the second, joins that switch copy both
+    # streams for one window.
+    settled = min((a / s for n, (a, s) in enumerate(samples) if n % 10 > 1), default=1.0)
+    fewest = min(a / s for a, s in samples)
     rows = [
         (way, 50 * (n + 1), value)
         for way, values in (("adaptive", adaptive.operations), ("static", static.operations))
@@ -181,7 +182,11 @@ def _adaptive(settings: Settings) -> Made:
     ]
     claims = (
         Claim("adaptive roles do at least as much as static ones at every sample", "consistently better",
-              f"least ratio {fewest:.4f}", fewest >= 1.0 - 1e-9),
+              f"least ratio {fewest:.4f}", fewest >= 1.0 - 1e-9,
+              "a change of rates is seen one sample later, and a switch copies both streams for a window: exact "
+              "results need that, and the paper leaves it out"),
+        Claim("adaptive roles do at least as much from the second sample after a change on", "consistently better",
+              f"least ratio {settled:.4f}", settled > 0.999),
         Claim("adaptive roles do more in all", "better",
               f"{adaptive.throughput / static.throughput:.4f} times", adaptive.throughput > static.throughput),
         Claim("copied rows received are fewer", "least overhead (k - 1) r",
