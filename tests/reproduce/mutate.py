@@ -39,7 +39,7 @@ def neighbours(old: object) -> object:
     return lambda ordered: ((ordered[i], ordered[i + 1]) for i in range(0, len(ordered) - 1, 2))
 
 
-def twice_per_pair(old: Callable[..., object]) -> object:
+def three_ahead(old: Callable[..., object]) -> object:
     return lambda loads, state, settings, merges: old(loads, state, replace(settings, ahead=3), merges)
 
 
@@ -60,7 +60,7 @@ CASES = [
     pytest.param(limits(imbalance=3.0), "flux", "6", id="th_imb 3 instead of 1.2"),
     pytest.param(limits(utilisation=0.3), "flux", "6", id="th_util 0.3 instead of 0.9"),
     pytest.param(put(flux, "_pairs", neighbours), "flux", "6", id="neighbours are paired instead of ends"),
-    pytest.param(put(decide, "_round", twice_per_pair), "flux", "6", id="three moves per pair and round"),
+    pytest.param(put(decide, "_round", three_ahead), "flux", "6", id="three rounds are planned ahead instead of sixteen"),
     pytest.param(
         put(rounds, "next_collection_s", lambda old: lambda collected, moves, least: least),
         "flux", "6", id="collections are always the shortest",

@@ -69,7 +69,7 @@ def _buffer(settings: Settings) -> Made:
 
 def _load(settings: Settings) -> Made:
     stage = _stage(settings)
-    seconds = int(settings.number("seconds", 25, 20))
+    seconds = int(settings.number("seconds", 20))
     found: dict[str, Played] = {}
     calm = play_stage(stage, STATIC, 3, settings.chance("rows"))
     for done, (way, at, policy) in enumerate(_ways(stage)):
@@ -83,7 +83,7 @@ def _load(settings: Settings) -> Made:
     rate, paper = stage.unloaded_per_s, found["paper"]
     felt = _first(found["static"], 1, lambda second: second.tuples < 0.9 * rate)
     steady = paper.mean(-3)
-    back = _first(paper, felt, lambda second: second.tuples > 0.985 * steady)
+    back = _first(paper, felt, lambda second: second.tuples > 0.99 * steady)
     gone = sum(source == 0 and at < back for at, source, _ in paper.moves)
     slack = stage.nodes * stage.buffer_tuples * (1 - 1 / stage.nodes) / (0.552 / stage.tuple_s)
     ours = found["production"]
@@ -192,12 +192,12 @@ def _collection(settings: Settings) -> Made:
 
 
 def _memory_stage(settings: Settings) -> FluxStage:
-    return replace(_stage(settings, 16), partitions_per_node=128, partition_bytes=6_000_000)
+    return replace(_stage(settings), partitions_per_node=128, partition_bytes=6_000_000)
 
 
 def _memory(settings: Settings) -> Made:
     stage = _memory_stage(settings)
-    seconds = int(settings.number("seconds", 60, 42))
+    seconds = int(settings.number("seconds", 60, 45))
     found: dict[str, Played] = {}
     for done, (way, at, policy) in enumerate(_ways(stage)):
         settings.progress(done, 3)
@@ -284,7 +284,7 @@ def _beyond(settings: Settings) -> Made:
     stage = replace(FluxStage(), nodes=nodes, groups=max(16384, 64 * nodes), epoch_s=EPOCH_S)
     # Links between switches grow with the cluster.
     stage = replace(stage, cross_section_bytes_per_s=stage.cross_section_bytes_per_s * nodes / 32)
-    seconds = int(settings.number("seconds", 12, 8))
+    seconds = int(settings.number("seconds", 12))
     burden = Burden(tuple(settings.chance("nodes").sample(range(nodes), nodes // 10)), begins_s=0.0)
     rows: list[tuple[Value, ...]] = []
     found: dict[str, Played] = {}
