@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import traceback
 from importlib.metadata import version
 from pathlib import Path
@@ -238,7 +237,7 @@ def reproduce_command(
     from headrace.cli.reproducing import numbers_given, reproduce
     from headrace.reproduce import Settings
 
-    settings = Settings(quick, seed, numbers_given(numbers or ()), clock=time.process_time)
+    settings = Settings(quick, seed, numbers_given(numbers or ()))
     reproduce(paper, figure or (), settings, out)
 
 

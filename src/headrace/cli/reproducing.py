@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ def reproduce(paper: str | None, figures: Sequence[str], settings: Settings, out
             def told(done: int, of: int, bar: object = bar) -> None:
                 bars.update(bar, completed=done, total=of)  # type: ignore[arg-type]
 
-            made = figure.make(replace(settings, progress=told))
+            made = figure.make(replace(settings, progress=told, clock=time.process_time))
             bars.update(bar, completed=1, total=1)
             write_figure(out, each, figure, made)
             found.append((each, figure, made))

@@ -12,6 +12,7 @@ from headrace.policies.joins.diffusion import (
     load_of,
     spread_slices,
 )
+from headrace.policies.joins.hosts import JoinDemand, choose_hosts
 from headrace.policies.keyed.decide import (
     FluxSettings,
     Measured,
@@ -66,6 +67,7 @@ __all__ = [
     "FluxLimits",
     "FluxSettings",
     "Group",
+    "JoinDemand",
     "JoinStats",
     "Left",
     "Load",
@@ -92,6 +94,7 @@ __all__ = [
     "after_moves",
     "begin",
     "bins_of",
+    "choose_hosts",
     "choose_periods",
     "choose_way",
     "cost_per_pane",

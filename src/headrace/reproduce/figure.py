@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headrace.errors import SpecError
 
-__all__ = ["Claim", "Figure", "Made", "Paper", "Picture", "Settings", "Value", "within"]
+__all__ = ["Claim", "Figure", "Made", "Paper", "Picture", "Settings", "Value", "times_of", "within"]
 
 Value = str | int | float
 T = TypeVar("T")
@@ -121,6 +121,15 @@ class Paper:
             if name not in known:
                 raise SpecError(f"paper '{self.name}' has no figure '{name}'; it has: {', '.join(known) or 'none yet'}")
         return tuple(figure for figure in self.figures if not names or figure.name in names)
+
+
+def times_of(what: str, seconds: Sequence[float]) -> tuple[str, ...]:
+    """A note on how long decisions took, if they were timed."""
+    if not seconds:
+        return ()
+    ordered = sorted(seconds)
+    middle, most = 1000 * ordered[len(ordered) // 2], 1000 * ordered[-1]
+    return (f"{what}: {len(ordered)} decisions, {middle:.1f} ms each in the middle, {most:.1f} ms at most.",)
 
 
 def within(ours: float, paper: float, part: float = 0.1) -> bool:

@@ -223,7 +223,7 @@ class KeyedOperator:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _state(self, known: NodeState | None, bins: int, minis: int) -> KeyedState:
-        return known if isinstance(known, KeyedState) else begin(bins, minis)
+        return known if isinstance(known, KeyedState) else begin(bins, minis, self._settings)
 
     def _query(self, name: str, plan: FlowPlan) -> _Query:
         assert isinstance(plan, RowsPlan | StepPlan)
@@ -392,7 +392,7 @@ class KeyedOperator:
             tuple(moment.absorbed.slices.get((work.store, mini), 0) for mini in range(minis)),
             tuple(sizes),
         )
-        state = account(before, decision, measured, epoch)
+        state = account(before, decision, measured, epoch, self._settings)
         done, bases, snapshots = list(state.done_us), list(state.bases), list(state.snapshots)
         for mini in range(minis):
             if mini not in waits:

@@ -15,6 +15,7 @@ deltas go to them. So every pair is made once, whatever was decided when its row
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -194,21 +195,32 @@ def _reason(stats: JoinStats, way: str, split: str | None, load: Load, hot: Sequ
     )
 
 
-def spread_slices(slices: int, speeds: Sequence[float], before: Sequence[int] | None = None) -> tuple[int, ...]:
+def spread_slices(
+    slices: int, speeds: Sequence[float], before: Sequence[int] | None = None, queued: Sequence[float] = ()
+) -> tuple[int, ...]:
     """The host of each slice: the least loaded for its speed takes the next; what was dealt out stays if it is even.
+
+    `queued` is what already waits at each host, in slices.
 
     >>> spread_slices(6, (2.0, 1.0))
     (0, 0, 1, 0, 0, 1)
+    >>> spread_slices(3, (1.0, 1.0), queued=(2.0, 0.0))
+    (1, 1, 0)
     """
 
     def longest(hosts: Sequence[int]) -> float:
-        return max(sum(1 for host in hosts if host == h) / speed for h, speed in enumerate(speeds))
+        return max(hosts.count(h) / speed for h, speed in enumerate(speeds))
 
-    loads = [0] * len(speeds)
+    waits = tuple(queued) or (0.0,) * len(speeds)
+    # When each host would be done with one more slice; the first of those that are done first takes it.
+    done = [((wait + 1) / speed, host) for host, (wait, speed) in enumerate(zip(waits, speeds, strict=True))]
+    heapq.heapify(done)
+    loads = list(waits)
     fresh: list[int] = []
     for _ in range(slices):
-        host = min(range(len(speeds)), key=lambda h: ((loads[h] + 1) / speeds[h], h))
+        _, host = done[0]
         loads[host] += 1
+        heapq.heapreplace(done, ((loads[host] + 1) / speeds[host], host))
         fresh.append(host)
     known = before is not None and len(before) == slices and max(before) < len(speeds)
     return tuple(before) if before and known and longest(before) <= UNEVEN * longest(fresh) else tuple(fresh)

@@ -10,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.model import Collected, Isolate, KeyedDecision, KeyedState, Move, Moving, Residence, Split, Stay
+from headrace.model import (
+    LEAST_S,
+    Collected,
+    Isolate,
+    KeyedDecision,
+    KeyedState,
+    Move,
+    Moving,
+    Residence,
+    Rounds,
+    Split,
+    Stay,
+)
 from headrace.policies.keyed.flux import BinLoad, FluxLimits, MiniLoad, hybrid, planned_ahead, within
 from headrace.policies.keyed.hot import isolate, split
 from headrace.policies.keyed.rounds import bins_of, next_round
@@ -22,7 +34,8 @@ __all__ = ["FluxSettings", "Measured", "account", "begin", "decide_keyed"]
 SHOWN = 20
 # A share of memory that state may take: the rest is for rows on their way and for results.
 MEMORY_SHARE = 0.8
-# What rows of the epoch before count for, when the coldest mini-partitions go to disk.
+# What rows of a second before count for, when the coldest mini-partitions go to disk. Counted by epochs instead, short
+# ones would make some look cold by chance alone, and each of those is written and another read.
 COOLS = 0.8
 
 
@@ -38,12 +51,19 @@ class FluxSettings:
     # Epochs are longer than the paper's rounds of 10 ms: each plans several of them ahead.
     ahead: int = 16
     minis_per_bin: int = 64
+    # The shortest collection of a round; it grows by itself while moves go to and fro, unless `tunes` is off.
+    least_s: float = LEAST_S
+    tunes: bool = True
+    # Whether hot mini-partitions are shared or get a bin of their own.
+    hot: bool = True
     limits: FluxLimits = field(default_factory=FluxLimits)
 
     def __post_init__(self) -> None:
         for name in ("budget_bytes", "buffer_rows", "ahead", "minis_per_bin"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.least_s <= 0:
+            raise ValueError(f"least_s must be more than 0, not {self.least_s}")
 
 
 @dataclass(frozen=True)
@@ -60,8 +80,9 @@ class Measured:
     state_bytes: tuple[int | None, ...]
 
 
-def begin(bins: int, minis: int) -> KeyedState:
+def begin(bins: int, minis: int, settings: FluxSettings | None = None) -> KeyedState:
     """A keyed operator that has seen nothing: as many mini-partitions for each bin."""
+    least = (settings or FluxSettings()).least_s
     return KeyedState(
         owners=tuple(mini % bins for mini in range(minis)),
         done_us=(None,) * minis,
@@ -72,6 +93,7 @@ def begin(bins: int, minis: int) -> KeyedState:
         waiting=(0,) * minis,
         memory_bytes=(2**62,) * bins,
         residence=(Residence(),) * bins,
+        rounds=Rounds(collect_s=least, least_s=least),
     )
 
 
@@ -81,7 +103,6 @@ def decide_keyed(state: KeyedState, bins: int, settings: FluxSettings, merges: b
     `merges` says that several bins can share the work of one mini-partition.
     """
     state = _fitted(state, bins)
-    loads = _loads(state)
     moves, ends_round = tuple[Move, ...](), False
     splits, isolated = state.splits, state.isolated
     if state.moving:
@@ -92,7 +113,7 @@ def decide_keyed(state: KeyedState, bins: int, settings: FluxSettings, merges: b
         reason = f"collecting for {state.rounds.collect_s - state.collected.seconds:.1f} s more"
     else:
         ends_round = True
-        splits, isolated, moves, reason = _round(loads, state, settings, merges)
+        splits, isolated, moves, reason = _round(_loads(state), state, settings, merges)
     moving = _shipped(state.moving, moves, state.waiting, settings)
     owners = list(state.owners)
     under_way = {item.move.mini for item in moving}
@@ -101,30 +122,29 @@ def decide_keyed(state: KeyedState, bins: int, settings: FluxSettings, merges: b
             owners[move.mini] = move.target
     splits = tuple(s for s in splits if s.bins[0] == owners[s.mini] and max(s.bins) < bins)
     room = _room(state)
-    residence = tuple(
-        reside(
-            [
-                MiniLoad(mini, round(state.warmth[mini]), state.state_bytes[mini])
-                for mini, owner in enumerate(owners)
-                if owner == bin_ and mini not in under_way
-            ],
-            room[bin_],
-            state.residence[bin_],
-        )
-        for bin_ in range(bins)
-    )
+    installed: list[list[int]] = [[] for _ in range(bins)]
+    for mini, owner in enumerate(owners):
+        if mini not in under_way:
+            installed[owner].append(mini)
+    residence = tuple(_reside(state, installed[bin_], room[bin_], state.residence[bin_]) for bin_ in range(bins))
     waits = under_way.union(*(each.waiting for each in residence))
     return KeyedDecision(
         tuple(owners), bins, moves, moving, tuple(sorted(waits)), residence, splits, isolated, ends_round, reason
     )
 
 
+def _reside(state: KeyedState, minis: Sequence[int], room: int, before: Residence) -> Residence:
+    if sum(state.state_bytes[mini] for mini in minis) <= room:
+        return Residence()
+    return reside([MiniLoad(m, round(state.warmth[m]), state.state_bytes[m]) for m in minis], room, before)
+
+
 def _round(
     loads: Sequence[BinLoad], state: KeyedState, settings: FluxSettings, merges: bool
 ) -> tuple[tuple[Split, ...], tuple[Isolate, ...], tuple[Move, ...], str]:
     """The end of a round: what to do about hot mini-partitions, then what the hybrid policy wants."""
-    splits = split(loads, state.splits) if merges else ()
-    isolated, away = ((), ()) if merges else isolate(loads, settings.limits)
+    splits = split(loads, state.splits) if merges and settings.hot else ()
+    isolated, away = isolate(loads, settings.limits) if settings.hot and not merges else ((), ())
     # While anything is on disk, memory comes first: a bin that is left to one may have the room that another needs.
     if away and not any(mini.spilled for bin_ in loads for mini in bin_.minis):
         return splits, isolated, within(away, settings.budget_bytes), away[0].reason
@@ -193,8 +213,13 @@ def _fitted(state: KeyedState, bins: int) -> KeyedState:
     )
 
 
-def account(state: KeyedState, decision: KeyedDecision, measured: Measured, epoch: int) -> KeyedState:
+def account(
+    state: KeyedState, decision: KeyedDecision, measured: Measured, epoch: int, settings: FluxSettings | None = None
+) -> KeyedState:
     """The state after an epoch in which this was decided and that was measured."""
+    settings = settings or FluxSettings()
+    least_s, tunes = settings.least_s, settings.tunes
+    cools = COOLS**measured.seconds
     state = _fitted(state, decision.bins)
     known = zip(state.state_bytes, measured.state_bytes, strict=True)
     under_way = {item.move.mini for item in decision.moving}
@@ -206,15 +231,15 @@ def account(state: KeyedState, decision: KeyedDecision, measured: Measured, epoc
     collected = Collected() if decision.ends_round or round_moves else state.collected
     if not round_moves:
         collected = collected.plus(measured.seconds, measured.busy_s, measured.rows)
-        rounds = next_round(rounds, (), 0.0) if decision.ends_round else rounds
+        rounds = next_round(rounds, (), 0.0, least_s, tunes) if decision.ends_round else rounds
     elif not decision.moving:
-        rounds = next_round(rounds, round_moves, moves_s)
+        rounds = next_round(rounds, round_moves, moves_s, least_s, tunes)
     done, waits = not decision.moving, frozenset(decision.waits)
     return replace(
         state,
         owners=decision.owners,
         state_bytes=tuple(before if now is None else now for before, now in known),
-        warmth=tuple(COOLS * old + new for old, new in zip(state.warmth, measured.arrived, strict=True)),
+        warmth=tuple(cools * old + new for old, new in zip(state.warmth, measured.arrived, strict=True)),
         waiting=tuple(
             old + new if mini in waits else 0
             for mini, (old, new) in enumerate(zip(state.waiting, measured.arrived, strict=True))

@@ -30,12 +30,17 @@ def next_collection_s(collected_s: float, moves_s: float | None, least_s: float)
     return max(least_s, collected_s / 2 if moves_s is None else moves_s)
 
 
-def next_round(rounds: Rounds, moves: Sequence[Move], moves_s: float) -> Rounds:
-    """The round after these moves, which took so many seconds; none are a round too."""
+def next_round(
+    rounds: Rounds, moves: Sequence[Move], moves_s: float, least_s: float = LEAST_S, tunes: bool = True
+) -> Rounds:
+    """The round after these moves, which took so many seconds; none are a round too.
+
+    The least collection is `least_s`, and more while moves go to and fro if it `tunes` itself.
+    """
     known = tuple(flow for flow in rounds.flows if flow[0] > rounds.number - REMEMBERED)
     against = {(target, source) for _, source, target in known}
-    thrashes = any((move.source, move.target) in against for move in moves)
-    least = min(MOST_LEAST_S, rounds.least_s * GROWS) if thrashes else max(LEAST_S, rounds.least_s * SHRINKS)
+    thrashes = tunes and any((move.source, move.target) in against for move in moves)
+    least = min(MOST_LEAST_S, rounds.least_s * GROWS) if thrashes else max(least_s, rounds.least_s * SHRINKS)
     return Rounds(
         rounds.number + 1,
         next_collection_s(rounds.collect_s, moves_s if moves else None, least),

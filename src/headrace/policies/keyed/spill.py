@@ -34,7 +34,8 @@ def reside(minis: Sequence[MiniLoad], memory_bytes: int, before: Residence) -> R
     chosen: list[int] = []
     largest = 0
     were = frozenset(before.spilled)
-    for mini in sorted(minis, key=lambda m: (m.rows / CLEARLY if m.mini in were else m.rows, -m.state_bytes, m.mini)):
+    cold = {m.mini: (m.rows / CLEARLY, 0) if m.mini in were else (float(m.rows), 1) for m in minis}
+    for mini in sorted(minis, key=lambda m: (cold[m.mini], -m.state_bytes, m.mini)):
         if left + largest <= memory_bytes:
             break
         if mini.state_bytes:
