@@ -108,7 +108,7 @@ def _load(settings: Settings) -> Made:
     )  # fmt: skip
     return Made(("way", "second", "tuples_per_s", "moves"), tuple(rows), claims,
                 (Picture("second", "tuples_per_s", "way"),),
-                times_of("The paper's settings", paper.decision_s) + times_of("Production's", ours.decision_s))  # fmt: skip
+                times_of("The paper's", paper.decision_s) + times_of("Production's", ours.decision_s))  # fmt: skip
 
 
 def _degradation(settings: Settings) -> Made:
