@@ -95,7 +95,7 @@ class Epoch:
             decided = self._decide(ask)
             decision = EpochDecision(
                 epoch, number, now.wall_us, epoch, tuple(sorted(standing.live)), idle, flush, decided.nodes, intake,
-                now.listened_us, standing.admissions(decided.keep, seed=epoch),
+                now.listened_us, standing.admissions(decided.keep, epoch, decided.buckets),
             )  # fmt: skip
             self._checkpoint.write_decision(decision)
         else:

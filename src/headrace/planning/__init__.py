@@ -16,7 +16,16 @@ from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
 from headrace.planning.sharing import Kept, Known, Source, Supply, Workload, owner, share, streams_read
-from headrace.planning.shedding import Asked, Part, Shedding, decide_shedding, edges_of, parts_of, with_kept
+from headrace.planning.shedding import (
+    Asked,
+    Part,
+    Shedding,
+    decide_shedding,
+    edges_of,
+    parts_of,
+    protected_edges,
+    with_kept,
+)
 from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, is_scaled, plan_answer
 
 __all__ = [
@@ -72,6 +81,7 @@ __all__ = [
     "plan_query",
     "plan_rows",
     "plan_step",
+    "protected_edges",
     "share",
     "streams_read",
     "subgroup_of",
