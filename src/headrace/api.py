@@ -199,14 +199,14 @@ class Pipeline:
         weight: float = 1.0,
         lifetime: str | None = None,
         step: Step | None = None,
-        shedding: str | dict[str, bool] | None = None,
+        shedding: str | dict[str, Any] | None = None,
     ) -> Pipeline:
         """Adds a query; SpecError if it does not fit the streams added before it. Default sink: memory.
 
         With a lifetime, such as "2 hours", it ends when so much event time has passed since its first epoch. With a
         step, made by `hr.step`, a function with state of its own gets the rows of FROM s [PARTITION BY k]. With
         `shedding="never"` it loses no row where the pipeline sheds; with `shedding={"scale": True}` sums and counts are
-        scaled to all rows, with their errors.
+        scaled to all rows, with their errors, and with `{"protect": "k"}` rare values of k are kept before others.
         """
         if any(known.name.lower() == name.lower() for known in self._model.queries):
             raise SpecError(Problem(f"there is a query '{name}' already"))
@@ -281,11 +281,11 @@ class Pipeline:
         )
 
 
-def _shedding(query: str, given: str | dict[str, bool] | None) -> QueryShedding:
-    if isinstance(given, dict) and given.keys() <= {"scale"}:
-        return QueryShedding(scale=bool(given.get("scale")))
+def _shedding(query: str, given: str | dict[str, Any] | None) -> QueryShedding:
+    if isinstance(given, dict) and given.keys() <= {"scale", "protect"}:
+        return QueryShedding(scale=bool(given.get("scale")), protect=given.get("protect"))
     if given not in (None, "never"):
-        raise SpecError(Problem(f"shedding is 'never' or {{'scale': True}}, not {given!r}", query=query))
+        raise SpecError(Problem(f"shedding is 'never', or has scale and protect, not {given!r}", query=query))
     return QueryShedding(never=given == "never")
 
 

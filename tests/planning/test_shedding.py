@@ -12,7 +12,6 @@ from headrace.language import bind_query, parse_schema
 from headrace.model import (
     EngineSettings,
     EpochDecision,
-    Estimate,
     Query,
     QueryShedding,
     SheddingDecision,
@@ -29,13 +28,13 @@ from headrace.planning import (
     nodes_of,
     parts_of,
     plan_query,
+    protected_edges,
     share,
     with_kept,
 )
 from headrace.planning.shedding import HEADROOM, edges_of
-from headrace.policies.schedule.costs import CostModel
-from headrace.policies.schedule.groups import Costs
 from headrace.policies.shedding import OverloadState, RowCosts
+from headrace.policies.shedding.line import Line
 
 STREAMS = {
     name: Stream(name, parse_schema("ts TIMESTAMP, k STRING, g INT, x DOUBLE"), time="ts") for name in ("s", "r")
@@ -65,10 +64,16 @@ def parts(of: Workload) -> dict[str, Part]:
 def costs(of: Workload, per_row_s: dict[str, float]) -> RowCosts:
     """Costs by query, each the same for all its edges."""
     keep = {e: per_row_s[q] / len(es) for q, part in parts(of).items() for es in part.edges.values() for e in es}
-    model = CostModel(Costs(FIXED_S, 1e-3, 0.0), samples=10)
     return RowCosts(
-        {s: Estimate(0.0, 0.0, 9) for s in STREAMS}, {e: Estimate(c, 0.0, 9) for e, c in keep.items()}, {}, model
+        {s: line(0.0, 0.0) for s in STREAMS}, {e: line(0.0, c) for e, c in keep.items()}, {}, line(FIXED_S, 1.0)
     )
+
+
+def line(fixed: float, per_row: float, samples: int = 10) -> Line:
+    found = Line()
+    for rows in range(1, samples + 1):
+        found = found.learn(rows, fixed + per_row * rows)
+    return found
 
 
 def decided(
@@ -206,8 +211,37 @@ def test_nothing_is_shed_of(rows: float, changed: dict[str, object]):
     assert found.reason
 
 
+def test_where_reading_takes_the_capacity_rows_are_still_kept_in_proportion():
+    of = workload(*THREE)
+    reading = {"s": line(0.0, 20e-4), "r": line(0.0, 0.0)}
+    state = Shedding(replace(costs(of, DEAR), read=reading))
+    queries = {name: plan.query for name, plan in of.queries.items()}
+    asked = Asked({"s": ROWS}, {}, 1.0, False, TRIGGER_S)
+    made, _ = decide_shedding(state, parts_of(of, of.queries, STREAMS), queries, replace(SHED, objective="fair"), asked)
+    assert min(made.kept.values()) == pytest.approx(CAPACITY_S / (ROWS * 27e-4), rel=0.05)
+    assert "reading alone takes" in made.reason
+
+
+def test_edges_that_protect_have_a_fraction_for_each_bucket():
+    of = workload(BY_G, a=replace(bind_query("a", BY_K, STREAMS), shedding=QueryShedding(protect="K")))
+    (edge,) = protected_edges(of)
+    assert edge in parts(of)["a"].edges["s"]
+    counts = (1000.0, *(1.0,) * 63)
+    state = Shedding(costs(of, {"q0": 1e-4, "a": 6e-4}), buckets={edge: counts})
+    queries = {name: plan.query for name, plan in of.queries.items()}
+    asked = Asked({"s": ROWS}, {}, 1.0, False, TRIGGER_S)
+    made, after = decide_shedding(state, parts_of(of, of.queries, STREAMS), queries, SHED, asked)
+    assert made.buckets[edge][1:] == (1.0,) * 63
+    assert sum(n * p for n, p in zip(counts, made.buckets[edge], strict=True)) == pytest.approx(
+        made.keep[edge] * sum(counts), rel=0.01
+    )
+    assert after.with_buckets({edge: {0: 2000}}).buckets[edge][:2] == (1300.0, 0.7)
+    with pytest.raises(ValueError, match="protect names a column of GROUP BY"):
+        replace(bind_query("a", BY_K, STREAMS), shedding=QueryShedding(protect="v"))
+
+
 def test_nothing_is_shed_by_costs_that_nobody_knows():
-    state = Shedding(replace(costs(workload(*THREE), DEAR), epoch=CostModel(Costs(FIXED_S, 1e-3, 0.0), samples=1)))
+    state = Shedding(replace(costs(workload(*THREE), DEAR), epoch=line(FIXED_S, 1.0, samples=1)))
     of = workload(*THREE)
     queries = {name: plan.query for name, plan in of.queries.items()}
     asked = Asked({"s": ROWS}, {}, 1.0, False, TRIGGER_S)

@@ -96,6 +96,7 @@ def pipeline(
     never: tuple[str, ...] = (),
     weights: dict[str, float] | None = None,
     scaled: bool = False,
+    protect: str | None = None,
 ) -> Any:
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"file://{root}/in")
     pipe = hr.Pipeline("shedding").stream("s", rows, time="ts", lateness="0 seconds")
@@ -105,7 +106,7 @@ def pipeline(
             sql,
             sink=hr.parquet(f"{root}/{name}"),
             weight=(weights or {}).get(name, 1.0),
-            shedding="never" if name in never else None,
+            shedding="never" if name in never else {"protect": protect} if protect and name == "by_key" else None,
         )
     if scaled:
         pipe.query("scaled", SCALED, sink=hr.parquet(f"{root}/scaled"), shedding={"scale": True})
@@ -114,7 +115,7 @@ def pipeline(
 
 def run(spark: Any, root: Path, seen: Seen, **given: Any) -> None:
     """Runs the pipeline over all its files and answers every window."""
-    queries = {key: given.pop(key) for key in ("never", "weights", "scaled") if key in given}
+    queries = {key: given.pop(key) for key in ("never", "weights", "scaled", "protect") if key in given}
     probe = given.pop("probe", lambda _: None)
     started = pipeline(spark, root, **queries).start(
         spark, f"{root}/state", trigger="0 seconds", bins=2, hooks=seen.hooks(probe), **given

@@ -60,7 +60,9 @@ class Absorbing:
             if key not in self._schemas:
                 self._schemas[key] = arrow_schema(rows)
             folder, keep = None if trial else self._folder, _keep(standing.streams, decision)
-            task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.cuts, keep, taking.counted)
+            task = AbsorbTask(
+                folder, decision.epoch, bounds, shape, taking.cuts, keep, taking.counted, _buckets(decision)
+            )
             return sum(self._io.over(rows, self._schemas[key], task, makes_files=not trial), Absorbed())
 
         return self._trial.absorb(over_rows, standing.live)
@@ -107,7 +109,7 @@ class Absorbing:
             kept = [each for each in taking.kept if any(feed.stream in own for feed in each.synopsis.feeds)]
             stores = [each for each in taking.stores if any(feed.stream in own for feed in each.feeds)]
             hashed = {name: each.hashed for name, each in decision.admissions.items() if name in own}
-            self._projections[key] = projection(streams, kept, self._bins, corrupt, stores, hashed)
+            self._projections[key] = projection(streams, kept, self._bins, corrupt, stores, hashed, taking.protected)
         return taking, self._projections[key]
 
 
@@ -119,6 +121,10 @@ def _hashed(streams: Sequence[Stream], decision: EpochDecision) -> Hashed:
 def _seeds(streams: Sequence[Stream], decision: EpochDecision) -> list[int]:
     admissions = [decision.admissions.get(stream.name) for stream in streams]
     return [0 if admission is None else admission.seed for admission in admissions]
+
+
+def _buckets(decision: EpochDecision) -> dict[str, tuple[float, ...]]:
+    return {edge: parts for a in decision.admissions.values() for edge, parts in a.buckets.items()}
 
 
 def _keep(streams: Sequence[Stream], decision: EpochDecision) -> dict[str, float]:

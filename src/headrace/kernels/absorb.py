@@ -21,6 +21,7 @@ from headrace.kernels.panes import Layout, keep_heaviest, merge, partial
 from headrace.model import Entry, Shed, edge_into, threshold
 
 __all__ = [
+    "BUCKETS",
     "GREATEST",
     "LEAST",
     "SEED",
@@ -39,6 +40,8 @@ __all__ = [
 SLAB_ROWS = 1_000_000
 # Of the hashes of a store's keys, those that so many rows of a sample have are reported, and how many.
 SAMPLE_ROWS, HEAVIEST = 20_000, 16
+# Buckets that values of a key are hashed into where rare ones are protected.
+BUCKETS = 64
 # Stand for the bounds and the seeds until an epoch has them; NUL cannot be part of a query.
 LEAST, GREATEST, SEED = "\0least\0", "\0greatest\0", "\0seed\0"
 
@@ -61,6 +64,7 @@ class FeedColumns:
     detail: str | None
     arguments: tuple[str | None, ...]
     bin: str | None
+    bucket: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,7 @@ class Absorbed:
     slices: Mapping[tuple[str, int], int] = field(default_factory=dict)
     worked: Mapping[str, Worked] = field(default_factory=dict)  # by stream, and by edge
     panes: PaneCounts = field(default_factory=dict)
+    buckets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # rows by edge that protects and by bucket
 
     def __add__(self, other: Absorbed) -> Absorbed:
         names = self.counts.keys() | other.counts.keys()
@@ -210,7 +215,12 @@ class Absorbed:
             for name in self.worked.keys() | other.worked.keys()
         }
         panes = _added(self.panes, other.panes)
-        return Absorbed(self.chunks + other.chunks, counts, rows, heavy, shed, cut, worked, panes)
+        buckets = {edge: dict(counts) for edge, counts in self.buckets.items()}
+        for edge, more in other.buckets.items():
+            mine = buckets.setdefault(edge, {})
+            for bucket, count in more.items():
+                mine[bucket] = mine.get(bucket, 0) + count
+        return Absorbed(self.chunks + other.chunks, counts, rows, heavy, shed, cut, worked, panes, buckets)
 
 
 def _added(a: PaneCounts, b: PaneCounts) -> PaneCounts:
@@ -234,6 +244,7 @@ class AbsorbTask:
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     keep: Mapping[str, float] = field(default_factory=dict)  # by edge, of those that do not keep everything
     counted: frozenset[str] = frozenset()  # edges into synopses whose rows are counted by pane
+    buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by edge that protects rare keys
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Absorbed]:
         with kernels():
@@ -268,7 +279,7 @@ class AbsorbTask:
         slices = {(id_, number): frame.height for id_, _, number, frame in parts if id_ in apart}
         chunks = self._chunks(parts, apart)
         meter.read(counts)
-        return Absorbed(chunks, counts, rows, heavy, shed, slices, meter.worked, meter.panes)
+        return Absorbed(chunks, counts, rows, heavy, shed, slices, meter.worked, meter.panes, meter.buckets)
 
     def _chunks(self, parts: list[tuple[str, int, int, pl.DataFrame]], apart: set[str]) -> tuple[Chunk, ...]:
         if self.folder is None:
@@ -295,7 +306,7 @@ class AbsorbTask:
             good, count = _judge(own, bounds, self.projection.corrupt)
             counts[name] += count
             admitted.append(good)
-        passed = _Passed(tuple(admitted), self.projection.hashes, self.keep)
+        passed = _Passed(tuple(admitted), self.projection.hashes, self.keep, self._bucketed())
         for i, name in enumerate(self.projection.streams):
             wheres = self._wheres(i)
             if wheres:
@@ -304,6 +315,15 @@ class AbsorbTask:
                 for edge, account in accounts.items():
                     shed[edge] = shed.get(edge, Shed()) + account
         return passed
+
+    def _bucketed(self) -> dict[str, tuple[str, tuple[float, ...]]]:
+        """By edge that keeps a fraction by bucket the column of the bucket, and the fractions."""
+        return {
+            edge: (feed.bucket, self.buckets[edge])
+            for layout, feeds in self.projection.feeds
+            for feed in feeds
+            if (edge := self._edge(feed.stream, layout.id)) in self.buckets and feed.bucket is not None
+        }
 
     def _wheres(self, stream: int) -> dict[str, set[str | None]]:
         """By edge of a stream that sheds the filters of its feeds: one, or those of a union's parts."""
@@ -318,20 +338,25 @@ class AbsorbTask:
         return found
 
     def _absorb(self, passed: _Passed, partials: list[list[pl.DataFrame]], meter: _Meter) -> None:
-        panes: dict[tuple[int, str | None, float, int], pl.DataFrame] = {}
+        panes: dict[tuple[int, str | None, float | str, int], pl.DataFrame] = {}
         for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
             for feed in feeds:
                 edge = self._edge(feed.stream, layout.id)
-                key = (feed.stream, feed.where, self.keep.get(edge, 1.0), layout.pane_us)
+                part = edge if edge in self.buckets else self.keep.get(edge, 1.0)
+                key = (feed.stream, feed.where, part, layout.pane_us)
                 with meter.at(edge):
                     if key not in panes:
                         rows = passed.along(feed.stream, feed.where, edge)
                         panes[key] = rows.with_columns(p=pl.col("_t") // layout.pane_us * layout.pane_us)
                     if not panes[key].is_empty():
-                        made.append(_feed(panes[key], layout, feed, self.keep.get(edge), passed.hash_of(feed.stream)))
+                        kept = passed.fraction(edge), passed.hash_of(feed.stream)
+                        made.append(_feed(panes[key], layout, feed, *kept))
                 meter.rows(edge, panes[key].height)
                 if edge in self.counted:
-                    meter.count(edge, passed.offered(feed.stream, feed.where), panes[key]["p"], layout.pane_us)
+                    offered = passed.offered(feed.stream, feed.where)
+                    meter.count(edge, offered, panes[key]["p"], layout.pane_us)
+                    if feed.bucket is not None:
+                        meter.sort(edge, offered[feed.bucket])
 
     def _parts(self, partials: list[list[pl.DataFrame]], meter: _Meter) -> Iterator[tuple[str, int, int, pl.DataFrame]]:
         for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
@@ -356,6 +381,7 @@ class _Meter:
         self._began = time.perf_counter()
         self.worked: dict[str, Worked] = {}
         self.panes: dict[str, dict[int, tuple[int, int]]] = {}
+        self.buckets: dict[str, dict[int, int]] = {}
 
     @contextmanager
     def at(self, edge: str) -> Iterator[None]:
@@ -383,19 +409,29 @@ class _Meter:
             before = mine.get(pane, (0, 0))
             mine[pane] = before[0] + rows, before[1] + lost
 
+    def sort(self, edge: str, buckets: pl.Series) -> None:
+        """Counts the rows that came along an edge by bucket of their key."""
+        mine = self.buckets.setdefault(edge, {})
+        for bucket, rows in buckets.drop_nulls().value_counts(name="n").iter_rows():
+            mine[bucket] = mine.get(bucket, 0) + rows
+
 
 class _Passed:
     """The admitted rows of a slab by stream, and those of them that go along an edge."""
 
     def __init__(
-        self, admitted: tuple[pl.DataFrame, ...], hashes: Sequence[str | None], keep: Mapping[str, float]
+        self,
+        admitted: tuple[pl.DataFrame, ...],
+        hashes: Sequence[str | None],
+        keep: Mapping[str, float],
+        bucketed: Mapping[str, tuple[str, tuple[float, ...]]] | None = None,
     ) -> None:
-        self._admitted, self._hashes, self._keep = admitted, hashes, keep
-        self._along: dict[tuple[int, str | None, float], pl.DataFrame] = {}
+        self._admitted, self._hashes, self._keep, self._bucketed = admitted, hashes, keep, bucketed or {}
+        self._along: dict[tuple[int, str | None, float | str], pl.DataFrame] = {}
 
     def along(self, stream: int, where: str | None, edge: str) -> pl.DataFrame:
         """The rows of a stream that pass a filter and are kept by an edge."""
-        key = stream, where, self._keep.get(edge, 1.0)
+        key = stream, where, edge if edge in self._bucketed else self._keep.get(edge, 1.0)
         if key not in self._along:
             rows = self._admitted[stream]
             if where is not None:
@@ -434,7 +470,20 @@ class _Passed:
     def _kept(self, stream: int, edge: str) -> pl.Expr:
         name = self._hashes[stream]
         assert name is not None, f"edge '{edge}' sheds, and its stream has no hash"
-        return pl.col(name) < threshold(self._keep[edge])
+        if edge not in self._bucketed:
+            return pl.col(name) < threshold(self._keep[edge])
+        bucket, parts = self._bucketed[edge]
+        # No hash is greater than the greatest, which a bucket that keeps everything must not lose.
+        most = [min(threshold(part), 2**63 - 1) for part in parts]
+        whole = pl.col(bucket).is_in([i for i, part in enumerate(parts) if part >= 1])
+        return whole | (pl.col(name) < pl.col(bucket).replace_strict(list(range(len(most))), most, default=None))
+
+    def fraction(self, edge: str) -> float | pl.Expr | None:
+        """The fraction of its rows that an edge keeps, of each row's bucket where it has several; None: everything."""
+        if edge not in self._bucketed:
+            return self._keep.get(edge)
+        bucket, parts = self._bucketed[edge]
+        return pl.col(bucket).replace_strict(list(range(len(parts))), list(parts), return_dtype=pl.Float64)
 
 
 def _slabs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -470,7 +519,7 @@ def _judge(rows: pl.DataFrame, bounds: Bounds, corrupt: bool) -> tuple[pl.DataFr
 
 
 def _feed(
-    rows: pl.DataFrame, layout: Layout, feed: FeedColumns, keep: float | None, hashed: str | None
+    rows: pl.DataFrame, layout: Layout, feed: FeedColumns, keep: float | pl.Expr | None, hashed: str | None
 ) -> pl.DataFrame:
     """Rows of one stream under the names the layout gives them, aggregated; `keep` is the fraction that was kept."""
     named = [pl.col("p")]
@@ -487,14 +536,14 @@ def _feed(
     return partial(rows.select(*named, **arguments), layout, feed.arguments, ["h"] if feed.bin is not None else [])
 
 
-def _scaling(name: str, keep: float | None, hashed: str | None) -> pl.Expr:
+def _scaling(name: str, keep: float | pl.Expr | None, hashed: str | None) -> pl.Expr:
     """What each kept row adds to what a sum lacks, to the variance of the scaled sum, or to how it varies with a count.
 
     Equal rows share a hash and so their fate: they vary as one row with the sum of their values, within a task. A row's
     part of that variance is its value times the sum.
     """
     kind, _, column = name.partition(":")
-    if keep is None or hashed is None or keep <= 0:
+    if keep is None or hashed is None or (isinstance(keep, float) and keep <= 0):
         return pl.lit(0.0)
     x = pl.col(column).cast(pl.Float64) if column else pl.lit(1.0)
     if kind == "extra":

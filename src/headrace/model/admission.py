@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["Admission", "Shed", "edge_into", "threshold"]
 
@@ -28,17 +28,22 @@ class Admission:
 
     A row's hash is Spark's `xxhash64` over the columns in `hashed` and the `seed`. An edge with the fraction `keep`
     takes rows whose hash is in the lowest part of that size, so rows kept at 0.3 are among those kept at 0.5. Edges
-    that are not named keep everything.
+    that are not named keep everything. An edge with `buckets` has a fraction for each bucket of keys instead, of which
+    `keep` is the mean.
     """
 
     hashed: tuple[str, ...]
     seed: int
     keep: Mapping[str, float]
+    buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for edge, keep in self.keep.items():
             if not 0 <= keep < 1:
                 raise ValueError(f"edge '{edge}' keeps a fraction from 0 to below 1, not {keep}")
+        for edge, parts in self.buckets.items():
+            if edge not in self.keep or not all(0 <= part <= 1 for part in parts):
+                raise ValueError(f"edge '{edge}' keeps fractions from 0 to 1 of buckets, if it sheds, not {parts}")
         if not self.hashed:
             raise ValueError("a hash needs columns")
 

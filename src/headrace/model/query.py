@@ -282,6 +282,21 @@ class Query:
             raise ValueError(f"query '{self.name}': priority must be within {MOST_PRIORITY} of 0, not {self.priority}")
         if self.shedding.scale and (why := self.why_never_shed) is not None:
             raise ValueError(f"query '{self.name}': shedding: scale has nothing to scale; {why}")
+        if self.shedding.protect is not None and self.protected_key is None:
+            raise ValueError(
+                f"query '{self.name}': shedding: protect names a column of GROUP BY among the results of an aggregate "
+                f"over one stream, not '{self.shedding.protect}'"
+            )
+
+    @property
+    def protected_key(self) -> int | None:
+        """Which of the group keys has rare values that are kept before frequent ones, if one has."""
+        root, wanted = self.root, self.shedding.protect
+        if wanted is None or not isinstance(root, WindowAggregate) or not isinstance(root.input, Scan):
+            return None
+        named = {output.name.lower(): output.sql.strip("`") for output in self.finish.outputs}
+        key = named.get(wanted.lower())
+        return root.keys.index(key) if key in root.keys else None
 
     @property
     def why_never_shed(self) -> str | None:

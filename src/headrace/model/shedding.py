@@ -18,14 +18,19 @@ ERROR = "_error"
 
 @dataclass(frozen=True, slots=True)
 class QueryShedding:
-    """What a query's file says of shedding: that it loses no row, or that sums and counts are scaled to all rows."""
+    """What a query's file says of shedding.
+
+    It loses no row (`never`), or sums and counts are scaled to all rows (`scale`), and rare values of a GROUP BY column
+    are kept before frequent ones (`protect`).
+    """
 
     never: bool = False
     scale: bool = False
+    protect: str | None = None
 
     def __post_init__(self) -> None:
-        if self.never and self.scale:
-            raise ValueError("a query that is never shed has nothing to scale")
+        if self.never and (self.scale or self.protect):
+            raise ValueError("a query that is never shed has nothing to scale or protect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class SheddingDecision:
     needs_s: float = 0.0
     capacity_s: float = 0.0
     reason: str = ""
+    buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by edge that protects rare keys
 
     def __post_init__(self) -> None:
         for name, part in (*self.keep.items(), *self.kept.items()):

@@ -27,7 +27,16 @@ from headrace.planning.sharing import (
     share,
     streams_read,
 )
-from headrace.planning.shedding import Asked, Part, Shedding, decide_shedding, edges_of, parts_of, with_kept
+from headrace.planning.shedding import (
+    Asked,
+    Part,
+    Shedding,
+    decide_shedding,
+    edges_of,
+    parts_of,
+    protected_edges,
+    with_kept,
+)
 from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, is_scaled, plan_answer
 
 __all__ = [
@@ -87,6 +96,7 @@ __all__ = [
     "plan_query",
     "plan_rows",
     "plan_step",
+    "protected_edges",
     "share",
     "streams_read",
     "subgroup_of",

@@ -25,7 +25,11 @@ __all__ = ["columns_in_use", "plan_admissions"]
 
 
 def plan_admissions(
-    streams: Iterable[Stream], used: Mapping[str, frozenset[str]], keep: Mapping[str, float], seed: int
+    streams: Iterable[Stream],
+    used: Mapping[str, frozenset[str]],
+    keep: Mapping[str, float],
+    seed: int,
+    buckets: Mapping[str, tuple[float, ...]] | None = None,
 ) -> dict[str, Admission]:
     """By stream how its edges shed, given the fraction of each edge; streams that keep everything have no entry.
 
@@ -35,7 +39,8 @@ def plan_admissions(
     for stream in streams:
         mine = {edge: part for edge, part in keep.items() if edge.partition(">")[0] == stream.name and part < 1}
         if mine:
-            admissions[stream.name] = Admission(_hashed(stream, used.get(stream.name)), seed, mine)
+            parts = {edge: part for edge, part in (buckets or {}).items() if edge in mine}
+            admissions[stream.name] = Admission(_hashed(stream, used.get(stream.name)), seed, mine, parts)
     return admissions
 
 

@@ -54,6 +54,7 @@ from headrace.policies.shedding import (
     plan_centrally,
 )
 from headrace.policies.shedding.fit import Terms, build_tables, plan_by_tables
+from headrace.policies.shedding.protect import BUCKETS, protect_rare
 
 __all__ = [
     "Asked",
@@ -63,6 +64,7 @@ __all__ = [
     "edges_of",
     "epoch_seconds",
     "parts_of",
+    "protected_edges",
     "with_kept",
 ]
 
@@ -72,8 +74,6 @@ HEADROOM = 0.2
 UNPACED_S = 1.0
 # An epoch is at least so many times as long as one without rows, whatever the trigger: else fixed costs leave no room.
 LEAST_EPOCH = 2.5
-# The least part of the capacity that is left for keeping rows, however long reading them takes.
-LEAST_CAPACITY = 0.05
 # Tables have two points and more along each input; beyond so many streams the linear program plans instead.
 MOST_INPUTS = 10
 # What is kept of an edge is decided to so many digits; what is as good as everything is everything.
@@ -81,6 +81,8 @@ DIGITS, EVERYTHING = 4, 0.999
 # A row of one priority outweighs rows of the next lower one that cost so many times less.
 PRIORITY_STEP = 1000.0
 PLACE = "engine"
+# How much of an average the newest epoch is.
+NEWEST = 0.3
 
 
 def with_kept(query: Query, settings: EngineSettings) -> Query:
@@ -188,6 +190,7 @@ class Shedding:
     remedies: Remedies = field(default_factory=Remedies)
     panes: Mapping[str, tuple[PaneAccount, ...]] = field(default_factory=dict)
     queries: Mapping[str, Shed] = field(default_factory=dict)
+    buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # rows of late by edge that protects
     rows_per_byte: Mapping[str, float] = field(default_factory=dict)
     other_s: float = 0.0
 
@@ -242,6 +245,16 @@ class Shedding:
             now = Shed(sum(rows for rows, _ in counts), sum(shed for _, shed in counts))
             found[name] = self.queries.get(name, Shed()) + now
         return replace(self, queries=found)
+
+    def with_buckets(self, made: Mapping[str, Mapping[int, int]]) -> Shedding:
+        """The same with an epoch's counts of rows by bucket of keys; what is no longer counted is forgotten."""
+        found: dict[str, tuple[float, ...]] = {}
+        for edge, counts in made.items():
+            before = self.buckets.get(edge)
+            now = [float(counts.get(bucket, 0)) for bucket in range(BUCKETS)]
+            pairs = zip(before or now, now, strict=True)
+            found[edge] = tuple(round(old + NEWEST * (new - old), 2) for old, new in pairs)
+        return replace(self, buckets=found)
 
     def reaching(self, reach_us: Mapping[str, int]) -> Shedding:
         """The same without panes before the time that windows over an edge reach, and without edges that are gone."""
@@ -315,7 +328,9 @@ def decide_shedding(
         least = min(kept.values(), default=1.0)
         would = f"shedding is off; with shedding: fit, {least:.0%} to {max(kept.values(), default=1.0):.0%} of rows"
         return replace(decision, keep=keep, kept=kept, reason=f"{decision.reason}; {would} would be kept"), after
-    return replace(decision, keep=keep, kept=kept, reason=f"{decision.reason}; {plan_reason}"), after
+    buckets = {edge: protect_rare(state.buckets[edge], part) for edge, part in keep.items() if edge in state.buckets}
+    reason = f"{decision.reason}; {plan_reason}"
+    return replace(decision, keep=keep, kept=kept, reason=reason, buckets=buckets), after
 
 
 def _why(costs: RowCosts, found: str, remedies: Remedies) -> str:
@@ -365,7 +380,11 @@ def _plan(
 ) -> tuple[dict[str, float], str]:
     """By edge the fraction to keep, of edges that shed, and why."""
     read_s = sum(count * costs.read_s(stream) for stream, count in rows.items())
-    left_s = max(capacity_s - read_s, LEAST_CAPACITY * capacity_s, 1e-9)
+    keep_s = sum(count * _branch_s(costs, part, stream) for stream, count in rows.items() for part in parts)
+    # Rows that are shed have been read. If reading takes the capacity, keeping rows still has its part of it: to shed
+    # all of them would make epochs hardly shorter.
+    least_s = capacity_s * keep_s / (keep_s + read_s) if keep_s else capacity_s
+    left_s = max(capacity_s - read_s, least_s, 1e-9)
     inputs, members = list[Input](), dict[str, list[Part]]()
     for stream, count in sorted(rows.items()):
         mine = [part for part in parts if stream in part.edges] if count > 0 else []
@@ -383,8 +402,7 @@ def _plan(
             fraction = round(float(flow) / float(each.arriving), DIGITS) if each.arriving else 1.0
             if fraction < EVERYTHING and part.why_never is None:
                 keep |= dict.fromkeys(part.edges[each.input], fraction)
-    why = f"reading alone takes {read_s:.2f} s" if read_s > (1 - LEAST_CAPACITY) * capacity_s else plan.reason
-    return keep, why
+    return keep, plan.reason if capacity_s - read_s >= least_s else f"{plan.reason}; reading alone takes {read_s:.2f} s"
 
 
 def _place_plan(place: Place, rates: Mapping[Port, float], objective: Objective, strategy: str) -> PlacePlan:
@@ -424,6 +442,19 @@ def _kept_by_query(
         used = sum(count * keep.get(part.edges[stream][0], 1.0) for stream, count in came.items())
         whole = sum(came.values())
         found |= dict.fromkeys(part.queries, round(used / whole, DIGITS) if whole else 1.0)
+    return found
+
+
+def protected_edges(workload: Workload) -> dict[str, int]:
+    """By edge the number of the group key, in the order of its synopsis, whose rare values some query protects."""
+    found: dict[str, int] = {}
+    for plan in workload.plans.values():
+        key = plan.query.protected_key
+        if key is not None and plan.query.why_never_shed is None:
+            for demand in plan.demands:
+                for source in workload.supplies[demand.synopsis.id].sources:
+                    for feed in workload.kept[source.synopsis].synopsis.feeds:
+                        found.setdefault(edge_into(source.synopsis, feed.stream), source.keys[key])
     return found
 
 

@@ -105,6 +105,29 @@ def test_scaled_sums_counts_and_averages_are_near_the_truth_and_say_how_near(spa
     assert sum(each < 3 for each in off) >= 0.95 * len(off), sorted(off)[-10:]
 
 
+def test_rare_keys_are_kept_whole_where_the_query_protects_them(spark: Any, tmp_path: Path):
+    made, seen = [_skewed(table) for table in tables()], Seen()
+    write_epochs(tmp_path / "in", made)
+    run(spark, tmp_path, seen, protect="k", shedding="fit", objective="fair")
+    assert seen.shed_epochs == [4, 5]
+    assert all(parts for parts in seen.decisions[4].admissions["s"].buckets.values())
+    wanted = truth(pa.concat_tables(made), "COUNT(*)", "k")
+    found = {(end, key): n for _, end, key, n, _ in results(tmp_path / "by_key")}
+    rare = [at for at in wanted if at[1] != "hot"]
+    whole = sum(found.get(at) == wanted[at] for at in rare)
+    assert whole >= 0.9 * len(rare), "but for those that share a bucket with the frequent key"
+    last = seen.manifests[max(seen.manifests)]
+    assert last.shedding.queries["by_key"].shed > 0.2 * 2 * BURST, "the frequent key pays"
+    entry = last.ledger["s"]
+    assert entry.rows_in == sum(table.num_rows for table in made) == entry.used + entry.shed
+
+
+def _skewed(table: pa.Table) -> pa.Table:
+    """The table with 3 % of its rows under thirty rare keys."""
+    keys = [f"rare{n % 997 % 30}" if n % 33 == 0 else "hot" for n in table["seq"].to_pylist()]
+    return table.set_column(1, "k", pa.array(keys))
+
+
 def test_where_shedding_is_off_nothing_is_lost_and_a_note_says_what_would_have_been(spark: Any, tmp_path: Path):
     made, seen = tables(), Seen()
     write_epochs(tmp_path / "in", made)

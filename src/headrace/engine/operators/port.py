@@ -47,28 +47,33 @@ class Ask:
 
 @dataclass(frozen=True)
 class Decided:
-    """By node what an operator does in the coming epoch, and by edge the fraction of rows that it keeps, if not all."""
+    """By node what an operator does in the coming epoch, and by edge the fraction of rows that it keeps, if not all; of
+    edges that protect rare keys, by bucket."""
 
     nodes: Mapping[str, NodeDecision] = field(default_factory=dict)
     keep: Mapping[str, float] = field(default_factory=dict)
+    buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __add__(self, other: Decided) -> Decided:
-        return Decided({**self.nodes, **other.nodes}, {**self.keep, **other.keep})
+        buckets = {**self.buckets, **other.buckets}
+        return Decided({**self.nodes, **other.nodes}, {**self.keep, **other.keep}, buckets)
 
 
 @dataclass(frozen=True)
 class Taking:
     """What an operator wants of an epoch's rows: panes, rows, by store how rows are cut into slices, and the edges
-    whose rows are counted by pane."""
+    whose rows are counted by pane. `protected` has by edge the number of the group key whose rare values are kept."""
 
     kept: tuple[Kept, ...] = ()
     stores: tuple[RowStore, ...] = ()
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     counted: frozenset[str] = frozenset()
+    protected: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Taking) -> Taking:
         cuts = {**self.cuts, **other.cuts}
-        return Taking(self.kept + other.kept, self.stores + other.stores, cuts, self.counted | other.counted)
+        protected = {**self.protected, **other.protected}
+        return Taking(self.kept + other.kept, self.stores + other.stores, cuts, self.counted | other.counted, protected)
 
 
 def _no_feed(stream: Stream, rows: DataFrame) -> Absorbed:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from headrace.kernels.absorb import GREATEST, LEAST, SEED, FeedColumns, Projection, RowColumns
+from headrace.kernels.absorb import BUCKETS, GREATEST, LEAST, SEED, FeedColumns, Projection, RowColumns
 from headrace.kernels.panes import layout_of
-from headrace.model import SCALING, Feed, Measure, Stream
+from headrace.model import SCALING, Feed, Measure, Stream, edge_into
 from headrace.planning import Kept, RowFeed, RowStore
 
 __all__ = ["projection", "text_literal"]
@@ -22,12 +22,14 @@ def projection(
     corrupt: frozenset[str] = frozenset(),
     stores: Sequence[RowStore] = (),
     hashed: Mapping[str, tuple[str, ...]] | None = None,
+    protected: Mapping[str, int] | None = None,
 ) -> Projection:
     """The columns all synopses and row stores need of some streams, each distinct expression once.
 
     An expression that could fail is evaluated for rows that are admitted and pass the query's filter, no others. The
     bounds of admission come as array literals indexed by stream, which keeps the text of the generated code, and so
-    its compiled form, the same from epoch to epoch. `hashed` has the columns that rows are shed by, by stream.
+    its compiled form, the same from epoch to epoch. `hashed` has the columns that rows are shed by, by stream;
+    `protected` by edge the number of the key whose buckets are told apart.
     """
     position = {stream.name: i for i, stream in enumerate(streams)}
     time = " ".join(f"WHEN {i} THEN unix_micros({s.name}.`{s.time}`)" for i, s in enumerate(streams))
@@ -60,6 +62,7 @@ def projection(
     def feed(kept: Kept, i: int, source: Feed) -> FeedColumns:
         own, passed = guards(source)
         keyed = bins > 1 and kept.synopsis.keys
+        rare = (protected or {}).get(edge_into(kept.synopsis.id, source.stream))
         return FeedColumns(
             position[source.stream],
             column(source.where, own) if source.where else None,
@@ -67,6 +70,7 @@ def projection(
             column(source.detail, passed) if source.detail else None,
             tuple(argument(m, i, passed) for m in kept.measures),
             column(f"CAST(pmod(xxhash64({', '.join(source.keys)}), {bins}) AS INT)", passed) if keyed else None,
+            None if rare is None else column(f"CAST(pmod(xxhash64({source.keys[rare]}), {BUCKETS}) AS INT)", passed),
         )
 
     feeds = tuple(

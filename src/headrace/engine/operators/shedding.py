@@ -14,7 +14,7 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
 from headrace.engine.watch.hooks import Hooks
 from headrace.model import SHEDDING, EngineSettings, EpochDecision, JoinMeasures, KeyedMeasures, SheddingDecision
-from headrace.planning import Asked, Part, Shedding, Workload, decide_shedding, edges_of, parts_of
+from headrace.planning import Asked, Part, Shedding, Workload, decide_shedding, edges_of, parts_of, protected_edges
 from headrace.policies import StreamClock
 from headrace.policies.remedies import Offer, Remedy
 from headrace.policies.shedding import RowSample, learn_row_costs
@@ -77,7 +77,7 @@ class SheddingOperator:
         queries = {name: plan.query for name, plan in standing.workload.queries.items() if name in standing.live}
         made, self._judged = decide_shedding(state, self._parts_of(standing), queries, self._settings, asked)
         self._tell(made)
-        return Decided({SHEDDING: made}, made.keep if made.sheds else {})
+        return Decided({SHEDDING: made}, made.keep, made.buckets) if made.sheds else Decided({SHEDDING: made})
 
     def _rows(self, stream: str, state: Shedding) -> float:
         """Rows that the coming epoch takes: as the source says, or as many as the stream has brought in such a time."""
@@ -109,8 +109,10 @@ class SheddingOperator:
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         if self._settings.shedding == "off":
             return Taking()
+        protected = protected_edges(part)
         answered = [name for name in part.queries if name in part.plans]
-        return Taking(counted=frozenset(edge for name in answered for edge in edges_of(part, name)))
+        counted = frozenset(edge for name in answered for edge in edges_of(part, name))
+        return Taking(counted=counted | protected.keys(), protected=protected)
 
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
         return {}
@@ -121,6 +123,7 @@ class SheddingOperator:
         counts = self._settings.shedding != "off"
         edges = {n: edges_of(standing.workload, n) for n in standing.workload.plans if n in standing.live and counts}
         state = before.with_panes(panes).reaching(_reach(standing, edges)).with_queries(edges, panes)
+        state = state.with_buckets(moment.absorbed.buckets) if moment.decision.flush is None else state
         if moment.decision.flush is None:
             state = self._learned(state, moment)
         return Stepped(state={SHEDDING: state})

@@ -49,7 +49,10 @@ _SINK_KEYS = {
     "path": "where it writes",
     "options": "the sink's options",
 }
-_SHEDDING_KEYS = {"scale": "whether sums and counts are scaled to all rows"}
+_SHEDDING_KEYS = {
+    "scale": "whether sums and counts are scaled to all rows",
+    "protect": "the GROUP BY column whose rare values are kept",
+}
 # More files than this under one include, or more text in all, is a wrong pattern.
 MOST_INCLUDED = 10_000
 MOST_INCLUDED_BYTES = 20_000_000
@@ -174,7 +177,8 @@ def _read_shedding(value: Value | None) -> QueryShedding:
         return QueryShedding()
     if isinstance(value.content, dict):
         entries = value.mapping(_SHEDDING_KEYS)
-        return QueryShedding(scale="scale" in entries and entries["scale"].truth())
+        protect = entries["protect"].word() if "protect" in entries else None
+        return QueryShedding(scale="scale" in entries and entries["scale"].truth(), protect=protect)
     if value.content != "never":
         value.wrong("never, or a mapping", "leave it out for a query that may be shed where the engine sheds")
     return QueryShedding(never=True)
