@@ -88,6 +88,7 @@ def _load(settings: Settings) -> Made:
     slack = stage.nodes * stage.buffer_tuples * (1 - 1 / stage.nodes) / (0.552 / stage.tuple_s)
     ours = found["production"]
     began = paper.moves[0][0] if paper.moves else 0.0
+    moving = paper.moving_s / (seconds - began)
     claims = (
         Claim("the unloaded stage", "6.9e5 tuples/s", f"{calm.mean(1):.3g}",
               within(calm.mean(1), 6.9e5 * stage.nodes / 32)),
@@ -100,6 +101,8 @@ def _load(settings: Settings) -> Made:
               within(found["static"].mean(-5) / rate, 0.43)),
         Claim("balancing feels the load at the same time", "the same", f"first move at {began:.1f} s",
               abs(began - felt) < 2),
+        Claim("a collection is as long as the moves before it: half of the time at most goes into moves", "half",
+              f"{moving:.2f} of it from the first move on", moving < 0.55),
         Claim("the steady state is reached", "t = 14 s", f"t = {back} s", within(back, 14, 0.2)),
         Claim("partitions that the slow node has given away by then", "32", f"{gone}", within(gone, 32)),
         Claim("the rate after balancing", "near the unloaded rate", f"{steady / rate:.2f}", steady > 0.85 * rate),
@@ -284,7 +287,7 @@ def _beyond(settings: Settings) -> Made:
     stage = replace(FluxStage(), nodes=nodes, groups=max(16384, 64 * nodes), epoch_s=EPOCH_S)
     # Links between switches grow with the cluster.
     stage = replace(stage, cross_section_bytes_per_s=stage.cross_section_bytes_per_s * nodes / 32)
-    seconds = int(settings.number("seconds", 12))
+    seconds = int(settings.number("seconds", 25, 12))
     burden = Burden(tuple(settings.chance("nodes").sample(range(nodes), nodes // 10)), begins_s=0.0)
     rows: list[tuple[Value, ...]] = []
     found: dict[str, Played] = {}

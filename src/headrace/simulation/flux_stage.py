@@ -135,6 +135,7 @@ class Played:
 
     seconds: tuple[Second, ...]
     moves: tuple[tuple[float, int, int], ...]  # (when it began, source, target)
+    moving_s: float = 0.0  # in which some move was under way
     decision_s: tuple[float, ...] = ()
 
     def mean(self, begin: int = 0, end: int | None = None) -> float:
@@ -401,7 +402,7 @@ def play_stage(
         memory_bytes=world.memory(),
     )
     took: list[float] = []
-    epoch = 0
+    epoch, moving_s = 0, 0.0
     while len(world.seconds) < seconds:
         state = replace(state, residence=world.turns(state.residence), memory_bytes=world.memory())
         began = clock() if clock else 0.0
@@ -409,13 +410,14 @@ def play_stage(
         if clock:
             took.append(clock() - began)
         move_s = world.move_s(decision)
+        moving_s += move_s
         world.moves += [(world.now, move.source, move.target) for move in decision.moves]
         world.mapped(decision)
         length = _length(stage, world, state, settings, move_s)
         measured = world.run(length, [m.mini for m in decision.moves] + [m.move.mini for m in decision.moving], move_s)
         state = account(state, decision, _measured(world, measured, move_s), epoch, settings)
         epoch += 1
-    return Played(tuple(world.seconds[:seconds]), tuple(world.moves), tuple(took))
+    return Played(tuple(world.seconds[:seconds]), tuple(world.moves), moving_s, tuple(took))
 
 
 def _length(stage: FluxStage, world: _Stage, state: KeyedState, settings: FluxSettings, move_s: float) -> float:
