@@ -63,6 +63,7 @@ class _Seen:
     stretch: float
     shares: tuple[float, float, float]
     kept: bool
+    tree: tuple[int, int]
 
 
 # What strategies made of the same trees, in the same order.
@@ -98,21 +99,22 @@ class _Trial:
                     problem = bounded(tree, bound)
                     for variant in variants:
                         placed = place_distributed(problem, variant, rng=rng, overlay=overlay).placement
-                        outcomes.setdefault(variant, []).append(_seen(problem, placed, bound))
+                        outcomes.setdefault(variant, []).append(_seen(problem, placed, bound, (number, tree_number)))
                     if judged and tree_number % OPTIMAL_EVERY == 0:
-                        outcomes.setdefault("optimal", []).append(_seen(problem, optimal(problem), bound))
+                        best = _seen(problem, optimal(problem), bound, (number, tree_number))
+                        outcomes.setdefault("optimal", []).append(best)
             self.done += 1
             self.settings.progress(self.done, self.parts)
         return found
 
 
-def _seen(problem: Problem, placed: Placement | Infeasible, bound: float | None) -> _Seen:
+def _seen(problem: Problem, placed: Placement | Infeasible, bound: float | None, tree: tuple[int, int]) -> _Seen:
     base = warehouse(problem)
     assert isinstance(base, Placement)
     assert isinstance(placed, Placement), placed.reason
     assert not problem.faults_of(placed.sites)
     kept = bound is None or base.latency_ms <= bound
-    return _Seen(placed.cost / base.cost, placed.latency_ms / base.latency_ms, shares_of(problem, placed), kept)
+    return _Seen(placed.cost / base.cost, placed.latency_ms / base.latency_ms, shares_of(problem, placed), kept, tree)
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -263,8 +265,8 @@ def _optimal_claim(found: _Found) -> Claim:
 
 def _judged(outcomes: _Outcomes) -> Sequence[_Seen]:
     """In-Network's outcomes for the trees whose optimum is known."""
-    step = len(outcomes["in-network"]) // len(outcomes["optimal"])
-    return outcomes["in-network"][::step]
+    known = {best.tree for best in outcomes["optimal"]}
+    return [seen for seen in outcomes["in-network"] if seen.tree in known]
 
 
 # --- Figure 8 ---

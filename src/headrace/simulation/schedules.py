@@ -80,11 +80,12 @@ def packet_groups(rng: random.Random, packets: Packets, processor: Processor, qu
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Queries executed per second, panes late on average over queries, and the share of time that executions took."""
+    """Queries executed per second, panes late on average over queries and at worst, and the share of time in use."""
 
     throughput: float
     latency: float
     busy: float
+    worst: float
 
 
 def play_schedule(
@@ -111,10 +112,9 @@ def play_schedule(
     queries = sum(each.answers for each in asked.values())
     executed = sum(len(runs[key]) * each.answers for key, each in asked.items())
     # A query that was never executed has been late since its first deadline.
-    late = sum(
-        each.answers * (fmean(runs[key]) if runs[key] else max(0, seconds - each.period)) for key, each in asked.items()
-    )
-    return Played(executed / seconds, late / queries, busy / (budget_s * (seconds // epoch_s)))
+    late = {key: fmean(runs[key]) if runs[key] else max(0, seconds - each.period) for key, each in asked.items()}
+    mean = sum(late[key] * each.answers for key, each in asked.items()) / queries
+    return Played(executed / seconds, mean, busy / (budget_s * (seconds // epoch_s)), max(late.values()))
 
 
 def shared_scan(groups: Sequence[Group], costs: Mapping[str, Costs]) -> list[Group]:
