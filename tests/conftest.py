@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+# How long an example takes says how busy the machine is.
+settings.register_profile("headrace", deadline=None)
+settings.load_profile("headrace")
 os.environ["TZ"] = "Asia/Kolkata"
 time.tzset()
 # Tests start many short-lived Sparks: compiling their code as well as it can be done takes longer than running it.

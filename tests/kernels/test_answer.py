@@ -128,7 +128,7 @@ def test_plain_functions(function: str, values: list[Any], dtype: Any, wanted: A
 
 @pytest.mark.parametrize("function", MOMENTS)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_deviations_are_those_of_the_textbook(function: str, values: list[float]):
     reference = {
         "stddev_samp": statistics.stdev, "stddev_pop": statistics.pstdev,
@@ -164,7 +164,7 @@ def test_decimal_averages(values: list[str | None], wanted: str | None, distinct
 
 
 @given(st.lists(st.decimals(-9999, 9999, places=2), min_size=1, max_size=30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_decimal_averages_round_half_up(values: list[Decimal]):
     wanted = (sum(values, Decimal(0)) / len(values)).quantize(Decimal("0.001"), ROUND_HALF_UP)
     # Three digits, so that halves are met.
@@ -190,14 +190,14 @@ numbers = st.lists(st.integers(-50, 50).map(float), min_size=1, max_size=30)
 
 
 @given(numbers, st.sampled_from([0.0, 0.05, 0.25, 0.5, 0.9, 0.99, 1.0]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_percentiles_interpolate(values: list[float], fraction: float):
     found = value("percentile", values, pl.Float64, parameters=(fraction,))
     assert found == pytest.approx(float(np.percentile(values, fraction * 100)), abs=1e-9)
 
 
 @given(numbers, st.sampled_from([0.0, 0.05, 0.25, 0.5, 0.9, 0.99, 1.0]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_discrete_percentiles_are_values(values: list[float], fraction: float):
     found = value("percentile_disc", values, pl.Float64, parameters=(fraction,))
     assert found == sorted(values)[max(1, math.ceil(fraction * len(values))) - 1]
@@ -450,7 +450,7 @@ def test_sparks_form_answers_no_empty_window():
     st.integers(-8, 4),
     st.integers(0, 20),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_window_that_holds_rows_is_answered_with_them_and_no_other(
     rows: list[tuple[int, str | None]], form: tuple[int, int], first: int, more: int
 ):

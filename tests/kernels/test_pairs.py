@@ -109,7 +109,7 @@ def cut_of(way: str, side: str, hot: tuple[int, ...]) -> Cut:
     return Cut(SLICES, kind, rows=name in ("split", "biclique"), hot=hot)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(epochs())
 def test_hosts_make_every_pair_once_however_rows_were_cut(played: Any) -> None:
     matching = Matching(12, 7, ((0, "=", 0, "INT"),))

@@ -81,7 +81,7 @@ def rows_of(values: list[tuple[int, str | None, int, Any]], dtype: pl.DataType) 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_partials_of_any_split_merge_to_the_partial_of_all(kind: str, data: st.DataObject):
     measure, storage, dtype, values = KINDS[kind]
     row = st.tuples(st.integers(-1, 1), st.sampled_from(["a", "b", None]), st.integers(0, 3), st.none() | values)
@@ -279,7 +279,7 @@ def counted(items: list[int | None], form: Layout) -> pl.DataFrame:
     st.lists(st.lists(st.none() | st.integers(0, 12) | st.just(1), min_size=1, max_size=40), min_size=1, max_size=5),
     st.integers(1, 6),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_kept_counts_are_low_by_no_more_than_the_bound(parts: list[list[int | None]], keep: int):
     form = Layout("s", 10, 1, True, (COUNTED,), keep)
     by = ["p", "k0"]

@@ -190,7 +190,7 @@ def test_any_window_is_the_sum_of_its_rows(measure: str, by: str):
     st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab"), st.integers(-5, 5)), min_size=1, max_size=20),
     st.lists(st.tuples(st.integers(-2, 14), st.integers(0, 14)), max_size=8),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_prefixes_and_trees_agree(values: list[tuple[int, str, int]], windows: list[tuple[int, int]]):
     form = layout(("i", "sum", "int"), ("f", "sum", "float"), ("d", "sum", "wide"), ("least", "min", "int"), keys=1)
     p, k, x = (list(column) for column in zip(*values, strict=True))

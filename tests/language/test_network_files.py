@@ -246,7 +246,7 @@ def test_wrong_topologies(text: str, expected: list[str]) -> None:
     assert all(part in line for part, line in zip(expected, told, strict=True)), told
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     words=st.lists(
         st.sampled_from(
@@ -262,7 +262,7 @@ def test_whatever_the_words_a_topology_is_read_or_refused(words: list[str]) -> N
     assert (found is None) == bool(document.problems)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(text=st.text(alphabet='0123456789.,-e\n"ab nN', max_size=80))
 def test_whatever_the_text_a_matrix_is_read_or_refused(text: str) -> None:
     document = Document("rtt.csv")
@@ -276,7 +276,7 @@ def test_the_line_of_a_gml_mistake_counts_texts_of_several_lines() -> None:
     assert caught.value.line == 5
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_shortest_paths_are_a_metric_that_no_link_undercuts(size: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

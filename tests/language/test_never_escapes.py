@@ -30,7 +30,7 @@ PIECES = (
     "1e999",
     "99999999999999999999999999999999999999999", "UNION ALL", "WITH", "NOT", "CAST(", "0x1", "LATERAL VIEW", "EXTRACT(",
 )  # fmt: skip
-RELAXED = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def bind(sql: str, streams: Mapping[str, Stream]) -> None:

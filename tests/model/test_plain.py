@@ -99,7 +99,7 @@ def any_of(type_: Any) -> st.SearchStrategy[Any]:
         EpochDecision,
     ],
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_every_kind_of_decision_and_state_survives_json(type_: type, data: st.DataObject):
     value = data.draw(any_of(type_))

@@ -94,7 +94,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_times_never_go_back_and_a_right_clock_is_never_ahead_of_them(
     happens: list[tuple[int, int, int, bool]],
 ):

@@ -67,7 +67,7 @@ def test_nothing_acts_without_overload_and_nothing_is_shed_where_rows_take_no_ti
     assert choose_remedies(lag(0.9), {Remedy.SHED: SHED}, Remedies()).acting == ()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(st.sampled_from(list(Remedy)), st.floats(0, 3).map(lambda gain: Offer(gain, "so"))),
     st.floats(0.5, 5),

@@ -64,7 +64,7 @@ epochs = st.lists(
 
 
 @given(epochs, st.integers(0, 30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_watermark_is_the_greatest_time_less_the_lateness_and_never_goes_back(
     seen: list[tuple[int, int] | None], lateness: int
 ):

@@ -213,7 +213,7 @@ def test_columns_of_the_store_are_those_the_test_writes() -> None:
     assert [(c.name, str(c.type)) for c in STORE.columns] == [("c0", "INT"), ("c1", "TIMESTAMP"), ("c2", "INT")]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), bins=st.integers(1, 3), shot=st.booleans(), carried=st.booleans())
 def test_whatever_is_decided_and_lost_results_are_the_same(
     tmp_path_factory: pytest.TempPathFactory, seed: int, bins: int, shot: bool, carried: bool

@@ -28,7 +28,7 @@ def times(batch: pa.RecordBatch) -> np.ndarray:
 
 
 @given(st.integers(0, 5000), st.lists(st.integers(0, 300), min_size=1, max_size=5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_split_of_a_range_gives_the_same_rows(first: int, sizes: list[int]):
     edges = np.cumsum([first, *sizes]).tolist()
     parts = [make_rows(ALL, a, b) for a, b in pairwise(edges)]

@@ -322,7 +322,7 @@ def worlds(draw: st.DrawFn) -> list[BinLoad]:
     return bins
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(bins=worlds(), policy=st.sampled_from([load, memory, hybrid]))
 def test_moves_are_of_one_mini_partition_per_pair_and_lose_none(bins: list[BinLoad], policy):
     moves = policy(bins)

@@ -66,7 +66,7 @@ def test_those_whose_turn_it_is_not_wait():
     assert Residence((3, 4, 5), (3,)).waiting == {4, 5}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     held=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), min_size=1, max_size=12),
     memory=st.integers(0, 300),

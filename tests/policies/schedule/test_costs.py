@@ -94,7 +94,7 @@ samples = st.builds(
 
 
 @given(st.lists(samples, max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_costs_are_never_negative_and_the_state_survives_json(given_samples: list[CostSample]):
     model = learn(START, given_samples)
     assert min(model.costs.fixed, model.costs.per_pane, model.costs.per_answer) >= 0

@@ -107,7 +107,7 @@ times = st.integers(-200, 200)
 
 
 @given(windows, times, st.lists(times, min_size=1, max_size=8))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_way_to_the_last_watermark_answers_the_same_windows_once(window: TimeWindow, first: int, marks: list[int]):
     answered, seen = None, []
     for mark in marks:
@@ -118,7 +118,7 @@ def test_any_way_to_the_last_watermark_answers_the_same_windows_once(window: Tim
 
 
 @given(windows, times, times)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_ends_leave_no_gap_and_stand_where_the_window_says(window: TimeWindow, first: int, now: int):
     found = ends(due_windows(window, first, None, now))
     assert all(after - before == window.slide_us for before, after in pairwise(found))
@@ -130,7 +130,7 @@ def test_ends_leave_no_gap_and_stand_where_the_window_says(window: TimeWindow, f
 
 
 @given(windows.filter(lambda w: w.size_us >= w.slide_us), times)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_first_window_holds_the_first_row(window: TimeWindow, first: int):
     end = ends(due_windows(window, first, None, first + window.slide_us))[0]
     assert end - window.size_us <= first < end
@@ -138,7 +138,7 @@ def test_the_first_window_holds_the_first_row(window: TimeWindow, first: int):
 
 
 @given(windows, times, st.integers(0, 100))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_flush_answers_every_window_that_holds_a_row(window: TimeWindow, first: int, span: int):
     found = ends(due_windows(window, first, None, last_end_with_rows(window, first + span)))
     last = max((e for e in range(first, first + span + window.size_us + 1) if _is_end(window, e)), default=None)

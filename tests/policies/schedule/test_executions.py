@@ -344,7 +344,7 @@ def aligned_ends(g: Group, s: SubGroup, after: int, to: int) -> list[int]:
 
 
 @given(policies, worlds, st.integers(-50, 50), steps)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_without_a_limit_no_gap_exceeds_a_period(policy: str, groups: list[Group], start: int, moves: list[int]):
     plans = epochs(policy, groups, start, moves, [None] * 5)
     now = start + sum(moves)
@@ -363,7 +363,7 @@ def test_without_a_limit_no_gap_exceeds_a_period(policy: str, groups: list[Group
 
 
 @given(policies, worlds, st.integers(-50, 50), steps, budgets)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_with_any_budgets_nothing_is_lost(
     policy: str, groups: list[Group], start: int, moves: list[int], limits: list[float | None]
 ):
@@ -392,7 +392,7 @@ def test_with_any_budgets_nothing_is_lost(
 
 
 @given(policies, worlds, steps, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_budgets_are_kept_over_time(policy: str, groups: list[Group], moves: list[int], eager: bool):
     state, now, used, dearest = ScheduleState(), 0, 0.0, 0.0
     for move in moves:
@@ -404,7 +404,7 @@ def test_budgets_are_kept_over_time(policy: str, groups: list[Group], moves: lis
 
 
 @given(worlds, steps, budgets, policies)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_eager_executes_none_twice_without_a_new_pane(
     groups: list[Group], moves: list[int], limits: list[float | None], policy: str
 ):

@@ -162,7 +162,7 @@ def test_hybrid_choices(subgroups: tuple[SubGroup, ...], costs: Costs, wanted: d
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_costs_are_those_of_going_through_every_instant(rng: random.Random):
     subgroups, costs = random_group(rng, most=4)
     running = {s.name: s.period if s.every else rng.randint(1, s.period) for s in subgroups}

@@ -52,7 +52,7 @@ def test_no_plan_on_a_fine_grid_beats_the_linear_program():
     assert best.bound <= top + 0.04
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_the_optimum_is_feasible_and_no_less_than_anything_else(seed: int):
     network, rates = random_graph(random.Random(seed), 8)

@@ -24,7 +24,7 @@ def test_fractions_by_bucket(counts: list[float], keep: float, wanted: tuple[flo
     assert protect_rare(counts, keep) == pytest.approx(wanted)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 10_000).map(float), min_size=1, max_size=64), st.floats(0, 1))
 def test_as_many_rows_are_kept_as_without_protection_and_rarer_buckets_keep_more(counts: list[float], keep: float):
     found = protect_rare(counts, keep)

@@ -35,7 +35,7 @@ from policies.shedding.worlds import one_place, random_tree
 SMALL = TableSettings(size=120)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_every_point_of_every_table_is_feasible_and_keeps_its_promise(seed: int):
     network, rates = random_tree(random.Random(seed), most_places=6)

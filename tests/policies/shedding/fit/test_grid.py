@@ -17,7 +17,7 @@ F = Fraction
 
 POSITIVE = st.floats(0.01, 100)
 # A busy machine is no reason to fail.
-UNHURRIED = settings(max_examples=60, deadline=None)
+UNHURRIED = settings(max_examples=60)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_without_reports_a_parent_of_a_shared_place_is_refused():
         build_tables(TWO)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_whoever_keeps_to_a_share_keeps_the_place_feasible(seed: int):
     rng = random.Random(seed)
