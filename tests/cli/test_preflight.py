@@ -43,6 +43,8 @@ WRONG = [
     pytest.param("path: in", "path: ins", 3, "stream 'r' reads {home}/ins, which is not there", id="a missing input"),
     pytest.param("path: in", "path: 'none/*.parquet'", 3, "{home}/none/*.parquet, which is not there",
                  id="a pattern in a folder that is missing"),
+    pytest.param("path: in", "path: p.yml", 3, "reads {home}/p.yml, which is a file: Spark streams from folders",
+                 id="a file instead of its folder"),
     pytest.param("path: in", "path: 'file:{home}/ins'", 3, "reads file:{home}/ins, which is not there", id="a URI"),
     pytest.param("format: parquet, path: in", "format: parqet, path: in", 3,
                  "stream 'r' is read as 'parqet', and there is no such format; did you mean 'parquet'?",

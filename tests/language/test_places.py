@@ -119,6 +119,23 @@ def test_results_do_not_come_in_again(read: str, written: str, fed: bool) -> Non
 
 
 @pytest.mark.parametrize(
+    ("read", "state", "clash"),
+    [
+        pytest.param("/srv/in", "/srv/in/state", True, id="a checkpoint in the folder that is read"),
+        pytest.param("/srv/in/*", "/srv/in/state", True, id="a checkpoint that a pattern matches"),
+        pytest.param("/srv/state/in", "/srv/state", True, id="input inside the checkpoint"),
+        pytest.param("/srv/in/*.json", "/srv/in/state", False, id="files beside the checkpoint by a pattern"),
+        pytest.param("/srv/in", "/srv/state", False, id="another folder"),
+    ],
+)
+def test_input_and_state_are_apart(read: str, state: str, clash: bool) -> None:
+    stream = Stream("r", SCHEMA, "ts", source=Source("json", read))
+    found = clashes([stream], [query("q", files("/srv/out"))], state, "", resolved)
+    told = f"stream 'r' reads {read}, which the checkpoint {state} is in or around"
+    assert [problem.message for problem in found] == ([told] if clash else [])
+
+
+@pytest.mark.parametrize(
     ("options", "fed"),
     [
         pytest.param({"subscribe": "a, t"}, True, id="a topic it reads"),

@@ -84,6 +84,8 @@ def _no_input(path: str) -> str | None:
         return None
     if not place.exists():
         return "which is not there"
+    if place.is_file() and not pattern:
+        return "which is a file: Spark streams from folders; give its folder, or a pattern that fits it"
     return None if os.access(place, os.R_OK | (os.X_OK if place.is_dir() else 0)) else "which cannot be read"
 
 

@@ -42,7 +42,15 @@ def reproduce(paper: str | None, figures: Sequence[str], settings: Settings, out
         for claim in made.claims:
             verdict = "pass   " if claim.holds else "differs"
             typer.echo(f"{verdict} {each.name} {figure.name}: {claim.text}: paper {claim.paper}, here {claim.ours}")
-    typer.echo(f"report: {write_report(out, found)}")
+    numbers = [f"--set {name}={value:g}" for name, value in settings.given.items()]
+    words = [
+        "headrace reproduce",
+        paper or "",
+        "--quick" if settings.quick else "",
+        f"--seed {settings.seed}",
+        *numbers,
+    ]
+    typer.echo(f"report: {write_report(out, found, ' '.join(filter(None, words)))}")
 
 
 def numbers_given(items: Sequence[str]) -> Mapping[str, float]:

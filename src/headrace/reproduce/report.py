@@ -27,18 +27,19 @@ def write_figure(out: Path, paper: Paper, figure: Figure, made: Made) -> None:
         _draw(out / _picture(paper, figure, number), f"{paper.name} {figure.name}: {figure.title}", made, picture)
 
 
-def write_report(out: Path, found: Sequence[Found]) -> Path:
-    """Writes the report over figures that are written already."""
+def write_report(out: Path, found: Sequence[Found], how: str = "headrace reproduce") -> Path:
+    """Writes the report over figures that are written already; `how` is the command that made them."""
     path = out / "README.md"
-    path.write_text(report_text(found))
+    path.write_text(report_text(found, how))
     return path
 
 
-def report_text(found: Sequence[Found]) -> str:
+def report_text(found: Sequence[Found], how: str) -> str:
     """All claims of some figures with what was found, a section per figure."""
     claims = [claim for _, _, made in found for claim in made.claims]
     agree = sum(claim.holds for claim in claims)
-    lines = ["# The papers' experiments, reproduced", "", f"{agree} of {len(claims)} claims hold.", ""]
+    lines = ["# The papers' experiments, reproduced", ""]
+    lines += [f"Made by `{how}`. {agree} of {len(claims)} claims hold.", ""]
     for paper, figure, made in found:
         lines += [f"## {paper.name} {figure.name}: {figure.title}", "", f"From: {paper.title}.", ""]
         lines += _claims(made.claims)

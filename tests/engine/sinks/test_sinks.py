@@ -31,7 +31,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, A
         "parquet": hr.parquet(str(home / "parquet")),
         "zstd": hr.parquet(str(home / "zstd"), compression="zstd"),
         "json": hr.json(str(home / "json")),
-        "csv": hr.csv(str(home / "csv"), header=True),
+        "csv": hr.csv(str(home / "csv"), header=True, sep="${env:HEADRACE_TEST_SEP}"),
         "orc": hr.sink("orc", str(home / "orc")),
         "memory": hr.memory(),
         "console": hr.console(),
@@ -43,6 +43,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, A
     printed: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout.write", printed.append)
+        patch.setenv("HEADRACE_TEST_SEP", ";")
         run = pipe.start(spark, str(home / "state"), once=True, flush=True)
         run.await_termination()
     wanted = expected(admit(tables, 20).rows, "k, count(*)", "k", 60, 20, False)
@@ -63,8 +64,10 @@ def test_json(world: tuple[Path, Any, Any, Any, str]) -> None:
     )
 
 
-def test_csv(world: tuple[Path, Any, Any, Any, str]) -> None:
-    files = [list(csv.DictReader(f.read_text().splitlines())) for f in (world[0] / "csv").glob("epoch-*")]
+def test_csv_with_an_option_from_the_environment(world: tuple[Path, Any, Any, Any, str]) -> None:
+    files = [
+        list(csv.DictReader(f.read_text().splitlines(), delimiter=";")) for f in (world[0] / "csv").glob("epoch-*")
+    ]
     found = sorted((row["k"], int(row["n"])) for rows in files for row in rows)
     assert found == sorted((r[2] or "", r[3]) for r in world[2])
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -207,7 +208,8 @@ def open_sink(
                 raise SpecError(Problem(f"a {format_} sink needs a path", query=query))
             storage = open_storage(spec.path, spark)
             claim(storage, checkpoint.id, known, query)
-            sink = FileSink(spec, storage)
+            options = resolve(spec.options, f"query '{query}'")
+            sink = FileSink(replace(spec, options=tuple(options.items())), storage)
             sink.forget()
             return sink
         case "delta":

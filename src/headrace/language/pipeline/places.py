@@ -88,6 +88,12 @@ def clashes(
             hint = "keep results and state apart: give the query another path"
             problems.append(Problem(f"writes to {query.sink.path}, which the checkpoint {checkpoint} is in or around",
                                     query=query.name, hint=hint))  # fmt: skip
+    for stream in streams:
+        if state is not None and stream.source is not None and _takes_in(stream.source, state, place):
+            text = (
+                f"stream '{stream.name}' reads {stream.source.path}, which the checkpoint {checkpoint} is in or around"
+            )
+            problems.append(Problem(text, hint="keep input and state apart: give the checkpoint another path"))
     for query in queries:
         for stream in streams:
             if stream.source is not None and _feeds_itself(query.sink, stream.source, place):
@@ -140,7 +146,19 @@ def _feeds_itself(sink: SinkSpec, source: Source, place: Callable[[str], Place])
         return bool(servers[0] & servers[1]) and _reads(theirs, topic)
     if sink.path is None or source.path is None or sink.format in ("kafka", "jdbc"):
         return False
-    read, written = place(source.path), (*place(sink.path), _RESULT)
+    return _covers(place(source.path), (*place(sink.path), _RESULT))
+
+
+def _takes_in(source: Source, state: Place, place: Callable[[str], Place]) -> bool:
+    """Whether a stream reads around a checkpoint, or inside it."""
+    if source.path is None:
+        return False
+    read = place(source.path)
+    return _covers(read, (*state, _RESULT)) or read[: len(state)] == state
+
+
+def _covers(read: Place, written: Place) -> bool:
+    """Whether a path, which may be a pattern, takes in a file."""
     pairs = zip(written, read, strict=False)
     return len(written) >= len(read) and all(fnmatchcase(part, _pattern(wanted)) for part, wanted in pairs)
 

@@ -1,4 +1,4 @@
-"""Texts that Spark turns into the wall clock: 'now', 'today' and their kin, wherever a time is wanted.
+"""Texts that Spark turns into the wall clock: 'now', 'today', '12:05' and their kin, wherever a time is wanted.
 
 Spark replaces such a text when it is a typed literal, or when a constant expression of type STRING is cast to a time,
 by the query or by Spark itself (`ts > 'now'`). A text that depends on a row is never replaced. So a special text, and
@@ -18,10 +18,12 @@ from headrace.language.sql.spark_text import Key
 from headrace.language.words import words
 from headrace.model import DataType, Kind
 
-__all__ = ["check_clock_texts", "is_clock_text"]
+__all__ = ["check_clock_texts", "is_clock_text", "lacks_date"]
 
 # Java trims every character up to a blank; a zone may follow the word.
 _SPECIAL = re.compile(r"[\x00-\x20]*(?:epoch|now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
+# A time without a date is one of today, to Spark.
+_DATELESS = re.compile(r"[\x00-\x20]*(?:[0-9]{1,2}:[0-9]|T[0-9]{1,2}(?![^\W_]))", re.ASCII)
 _COMPARISONS = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Between, exp.Like,
     exp.ILike, exp.RegexpLike,
@@ -42,6 +44,8 @@ _NO_TEXTS = words("""
     try_subtract nanvl zeroifnull to_number try_to_number try_make_interval ceil ceiling floor round bround mod pmod
     try_mod greatest least sequence map struct named_struct array
 """)
+# Calls that read a text by the format in their second argument, where Spark puts in no date of its own.
+_WITH_FORMAT = words("to_timestamp try_to_timestamp to_date try_to_date to_unix_timestamp unix_timestamp")
 _TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.INTERVAL, Kind.UNKNOWN})
 _VALUES = (exp.Anonymous, exp.Cast, exp.Case, exp.Bracket, exp.Dot, exp.DPipe, exp.Trim)
 _HINT = "compare it with a column of type STRING, or write the time itself"
@@ -56,6 +60,15 @@ def is_clock_text(text: str) -> bool:
     return _SPECIAL.match(text) is not None
 
 
+def lacks_date(text: str) -> bool:
+    """Whether Spark would read a text as a time of today.
+
+    >>> lacks_date("12:05"), lacks_date("T10"), lacks_date("2026-01-05 12:05"), lacks_date("T1000 series")
+    (True, True, False, False)
+    """
+    return _DATELESS.match(text) is not None
+
+
 def check_clock_texts(node: exp.Expr, env: Mapping[Key, DataType]) -> None:
     """Raise Fault for the first text that could become the wall clock."""
     for part in node.walk():
@@ -63,9 +76,20 @@ def check_clock_texts(node: exp.Expr, env: Mapping[Key, DataType]) -> None:
             if part.is_string and is_clock_text(part.this) and not _stays(part, env):
                 what = f"'{part.this.strip()}' is the wall clock where a time is wanted, which a replay cannot repeat"
                 raise Fault(what, part, _HINT)
+            if part.is_string and lacks_date(part.this) and not _stays(part, env) and not _is_duration(part):
+                what = f"'{part.this.strip()}' has no date: where a time is wanted it is one of the day of the run"
+                raise Fault(what, part, "write the whole time, or ask for hour(ts)")
         elif isinstance(part, _VALUES) and _is_constant(part) and _may_be_text(part, env) and not _stays(part, env):
             what = "a text computed from constants alone could be the wall clock where a time is wanted"
             raise Fault(what, part, "write the text as it comes out")
+
+
+def _is_duration(node: exp.Expr) -> bool:
+    """Whether a text is the length of an interval, or has a format of its own beside it."""
+    parent = node.parent
+    if isinstance(parent, exp.Anonymous) and parent.name.lower() in _WITH_FORMAT:
+        return len(parent.expressions) > 1
+    return isinstance(parent, exp.Interval)
 
 
 def _stays(node: exp.Expr, env: Mapping[Key, DataType]) -> bool:

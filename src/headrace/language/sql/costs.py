@@ -7,6 +7,7 @@ patterns have to be written in the query, where they can be checked.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -162,7 +163,8 @@ def _call(node: exp.Anonymous, env: Mapping[Key, DataType]) -> Size:
         degree = whole.degree + put.degree
         return Size(whole.times * max(1, letters, put.times), degree, whole.effort, degree)
     if name == "levenshtein":
-        return Size(work=sum(p.degree for p in parts[:2]))
+        # Every letter of one text is compared with every letter of the other.
+        return Size(effort=math.prod(max(p.times, p.effort) for p in parts[:2]), work=sum(p.degree for p in parts[:2]))
     if name in _GROWS:
         beside = _together(parts)
         return replace(beside, times=_GROWS[name] * beside.times)

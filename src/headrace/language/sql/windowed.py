@@ -240,6 +240,7 @@ class _Windowed:
                 with self.report.catching():
                     text, type_ = self._final(node)
                     refuse_void(type_, node)
+                    _refuse_other_edge(item.name, text, node)
                     outputs.append(Output(item.name, text, type_))
         check_names(items, self.report)
         scope = Scope(self.scope.columns, self.scope.specials, aliases, aliases_first=True)
@@ -355,3 +356,10 @@ def _hopping(call: exp.Anonymous) -> HoppingWindow:
     window = time_window(size, slide, at, spans[2] % slide if len(spans) > 2 and slide else 0)
     assert isinstance(window, HoppingWindow)
     return window
+
+
+def _refuse_other_edge(name: str, text: str, node: exp.Expr) -> None:
+    """Raise Fault for a result that would take the place of the window's start or end."""
+    if name.lower() in _EDGES and text.strip("`").lower() != name.lower():
+        what = f"every result row has the column {name.lower()} of its window, and this would be another of that name"
+        raise Fault(what, node, "give it another alias")
