@@ -70,11 +70,13 @@ def test_state_that_does_not_fit_moves_to_where_there_is_room(spark: Any, tmp_pa
         seen.play(SQL, flush=False)
         write_epochs(tmp_path / "in", tables[5:], first=5)
         seen.play(SQL, flush=True)
-    assert seen.moves
-    assert {(move.source, move.target) for move in seen.moves} == {(0, 1)}
+    # While all state fits, load alone may move some of it, either way.
+    assert any((move.source, move.target) == (0, 1) for move in seen.moves)
     state = seen.manifests[-1].flows["q"]
-    assert state.moves == len(seen.moves)
-    assert sum(owner == 1 for owner in state.owners) > sum(owner == 0 for owner in state.owners)
+    held = [
+        sum(size for size, owner in zip(state.state_bytes, state.owners, strict=True) if owner == b) for b in (0, 1)
+    ]
+    assert held[0] < held[1], "the bin with room has most of the state"
     assert_same(results(tmp_path / "out"), judged(tables, DUCK))
 
 
@@ -98,8 +100,9 @@ def test_others_leave_the_bin_of_a_key_that_keeps_it_busy(spark: Any, tmp_path: 
         seen.play("SELECT k, ts FROM r [PARTITION BY k]", flush=False, step=step)
         write_epochs(tmp_path / "in", tables[6:], first=6)
         seen.play("SELECT k, ts FROM r [PARTITION BY k]", flush=True, step=step)
-    assert seen.moves
     assert all(move.reason for move in seen.moves)
-    busy = seen.moves[0].source
-    assert all(move.source == busy for move in seen.moves[:3]), "what moves first leaves the busy bin"
+    first = next(number for number, decision in enumerate(seen.decisions) if decision.flows["q"].moves)
+    busy = [sum(m.observed.flows["q"].busy_s[b] for m in seen.manifests[:first]) for b in (0, 1)]
+    busiest = busy.index(max(busy))
+    assert seen.decisions[first].flows["q"].moves[0].source == busiest, "what moves first leaves the busy bin"
     assert_same(results(tmp_path / "out"), judged(tables, "SELECT k, ts FROM r"))
