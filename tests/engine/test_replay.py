@@ -138,7 +138,7 @@ def test_a_flush_that_was_begun_is_replayed_before_an_edit(spark: Any, tmp_path:
             run.await_termination()
             home.ledger = run.progress.ledger
         else:
-            with pytest.raises(RuntimeError, match="as if the driver had been killed"):
+            with pytest.raises(hr.HeadraceError, match="as if the driver had been killed"):
                 run.await_termination()
 
     outcomes = []

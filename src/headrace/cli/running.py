@@ -105,10 +105,17 @@ def run_pipeline(
         None if spec is None else Rereading(spec, pipeline, watcher.note, lambda edited: examine(edited, conf).sound())
     )
     try:
-        with Stopping() as stopping:
+        with Stopping(watcher.note) as stopping:
             with stopping.at_once():
                 spark = build_session(pipeline.name, master, session_settings(pipeline, conf))
-            hooks = Hooks(on_decision=watcher.decision, on_epoch=watcher.epoch, on_note=watcher.note)
+
+            def leave_if_asked() -> None:
+                if stopping.asked is not None:
+                    raise Stopped(stopping.asked, None if once else 0)
+
+            hooks = Hooks(
+                on_decision=watcher.decision, on_epoch=watcher.epoch, on_note=watcher.note, on_replayed=leave_if_asked
+            )
             run = start(pipeline, spark, once=once, flush=flush, hooks=hooks)
             if rereading is not None:
                 rereading.start(run)
@@ -116,7 +123,6 @@ def run_pipeline(
                 # In pieces: a signal that broke into a call of Spark's would fill standard error with its complaints.
                 while not (ended := run.await_termination(timeout_s=1)):
                     if stopping.asked is not None:
-                        watcher.note("stopping after the epoch under way; a second signal does not wait for it")
                         run.stop()
                         break
             finally:

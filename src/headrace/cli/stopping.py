@@ -11,7 +11,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -25,28 +26,37 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Stopped(BaseException):
     """A signal has ended the work too soon; not an Exception, so that nothing on the way takes it for a failure."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, code: int | None = None) -> None:
         super().__init__(number)
-        self.exit_code = 128 + number
+        self.exit_code = 128 + number if code is None else code
 
 
 class Stopping:
-    """Handles signals while a pipeline runs; `asked` is the one that has come."""
+    """Handles signals while a pipeline runs; `asked` is the one that has come, of which `say` is told once."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self.asked: int | None = None
+        self._say, self._came = say, threading.Event()
         self._at_once = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Stopping:
         self._previous = self._install()
+        # Told by a thread: a handler may have broken into a line that is being written.
+        threading.Thread(target=self._tell, daemon=True, name="headrace-stopping").start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._came.set()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+    def _tell(self) -> None:
+        self._came.wait()
+        if self.asked is not None:
+            self._say("stopping after the epoch under way; a second signal does not wait for it")
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -66,6 +76,7 @@ class Stopping:
         if self.asked is not None or self._at_once:
             raise Stopped(number)
         self.asked = number
+        self._came.set()
 
 
 def leave_at_once(code: int) -> NoReturn:

@@ -101,6 +101,7 @@ def start(
         # An epoch that was begun ends first, as it was decided; the pipeline of now goes on from there.
         replaying = Replaying(pipeline, spark, point, io, dict(frames or {}), functions or {}, steps or {}, watched)
         replayed = replaying.run(manifest)
+        hooks.on_replayed()
         manifest = point.latest()
         before = None if manifest is None else description_of(point, manifest)
         texts = {query.name: query.sql for query in pipeline.queries}

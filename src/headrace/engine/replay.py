@@ -127,7 +127,7 @@ class Replaying:
             # Functions are code: the pipeline of now names them, or nobody does.
             known = [query.root.step for query in present if isinstance(query.root, Step) and query.name == name]
             for function in filter(None, (terms.step.function, terms.step.migration)):
-                if not any(function in (step.function, step.migration) for step in known):
+                if not any(_is_one(function, each) for step in known for each in (step.function, step.migration)):
                     raise StateError(f"the pipeline no longer has its function {function}")
         return query_of(name, terms, {s.name: s for s in streams}, recall_sink(name, terms.sink, present))
 
@@ -180,3 +180,15 @@ class Replaying:
         except Exception as failure:
             raise stopped(epochs.failure or failure) from failure
         raise CorruptStateError(f"{self.point.storage.root}/spark does not bring the batch that was begun")
+
+
+def _is_one(then: str, now: str | None) -> bool:
+    """Whether two names are of one function: a script's module is called __main__ where the script itself runs.
+
+    >>> _is_one("job:count", "job:count"), _is_one("__main__:count", "job:count"), _is_one("os:system", "job:count")
+    (True, True, False)
+    """
+    if now is None or then == now:
+        return then == now
+    modules, names = zip(*(each.partition(":")[::2] for each in (then, now)), strict=True)
+    return "__main__" in modules and names[0] == names[1]

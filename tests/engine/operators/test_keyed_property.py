@@ -7,6 +7,7 @@ have hundreds of epochs, and can lose a process, an attempt or all of them when 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -421,6 +422,7 @@ def test_what_was_made_for_a_query_goes_with_it(tmp_path: Path) -> None:
     for number in range(5):
         name = f"q{number}"
         manifest = Manifest(number - 1, number - 1, queries={name: QueryState(SQL)})
-        standing = Standing((STREAM,), Workload({}, {}, {}, flows={name: PLAN}), {}, manifest)
+        plan = replace(PLAN, query=replace(PLAN.query, name=name))
+        standing = Standing((STREAM,), Workload({}, {}, {}, flows={name: plan}), {}, manifest)
         world.operator.decide(Ask(standing, number, None, None))
     assert set(world.operator._queries) == {"q4"}

@@ -150,13 +150,13 @@ def test_a_workload_is_not_planned_anew() -> None:
         ),
         pytest.param(
             Query,
-            {"name", "sql", "sink", "priority", "weight", "lifetime_us"},
+            {"name", "sql", "sink", "priority", "weight", "lifetime_us", "shedding"},
             {"root": "follows from the SQL; its function is told", "finish": "follows from the SQL"},
             id="of a query",
         ),
         pytest.param(
             EngineSettings,
-            {"trigger_us", "schedule", "join", "shedding"},
+            {"trigger_us", "schedule", "join", "shedding", "backlog", "objective"},
             {
                 "checkpoint": "is where this is read",
                 "bins": "are in headrace.json from the beginning",

@@ -19,6 +19,10 @@ def _ignore(_: object) -> None:
     return None
 
 
+def _nothing() -> None:
+    return None
+
+
 def _as_it_is(sample: RowSample) -> RowSample:
     return sample
 
@@ -28,7 +32,7 @@ class Hooks:
     """`clocks` reads the machine's clocks; `clock_us`, if given, is the time of an epoch, and all clocks go by it.
     `probe` is called at named points of an epoch, `on_decision` with what is decided for an epoch, `on_epoch` after
     each commit, `on_note` with what a user should know. `measured` may replace what an epoch's rows were seen to
-    cost."""
+    cost. `on_replayed` is called by a start when an epoch that was begun before has ended, and may end the start."""
 
     clock_us: Callable[[int], int] | None = None
     clocks: Callable[[], Reading] = read_clocks
@@ -37,6 +41,7 @@ class Hooks:
     on_epoch: Callable[[Manifest], None] = _ignore
     on_note: Callable[[str], None] = _ignore
     measured: Callable[[RowSample], RowSample] = _as_it_is
+    on_replayed: Callable[[], None] = _nothing
 
     def reading(self, epoch: int) -> Reading:
         """What the clocks show as an epoch is decided."""

@@ -26,7 +26,7 @@ def choose_hosts(joins: Sequence[JoinDemand], speeds: Sequence[float]) -> tuple[
     than hosts, each has one.
 
     >>> choose_hosts([JoinDemand(25.0, 1.0), JoinDemand(5.0, 1.0)], [10.0] * 8)
-    ((0, 1, 3), (2,))
+    ((0, 2, 3), (1,))
     """
     if len(joins) >= len(speeds):
         return tuple((host,) for host in spread_slices(len(joins), speeds))
