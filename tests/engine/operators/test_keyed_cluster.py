@@ -42,17 +42,19 @@ def test_state_stays_moves_and_is_read_again(tmp_path: Path) -> None:
     assert_same(results(tmp_path / "out"), connection.execute(DUCK).fetchall())
 
     assert [epoch["shuffled"] for epoch in epochs] == [0] * len(epochs), "Spark shuffles nothing"
-    # The epoch after the death may still have the dead executor for a home; the bin then moves once more.
-    quiet = [n for n in range(len(epochs)) if n not in (MOVE_AT, DEATH_AT, DEATH_AT + 1)]
-    assert [epochs[n]["loaded_bytes"] for n in quiet] == [0] * len(quiet), "state is where it was"
     (move,) = epochs[MOVE_AT]["moved"]
-    assert epochs[MOVE_AT]["loaded"] == [move["mini"]]
+    assert move["mini"] in epochs[MOVE_AT]["loaded"]
     assert epochs[MOVE_AT]["loaded_bytes"] > 0
+    # Where a task runs is Spark's choice: on a busy machine it may not wait for the executor it is told to prefer.
+    for earlier, later in pairwise(epochs):
+        elsewhere = {bin_ for bin_ in (0, 1) if earlier["places"][bin_] != later["places"][bin_]}
+        moved = {each["mini"] for each in later["moved"]}
+        may = moved | {mini for mini, owner in enumerate(later["owners"]) if owner in elsewhere}
+        assert set(later["loaded"]) <= may, "what has moved, or whose process is another, and nothing else"
+        assert bool(later["loaded_bytes"]) <= bool(may), "state is where it was"
     before, after = epochs[DEATH_AT - 1], epochs[DEATH_AT]
     assert "victim" in before
     lost = {bin_ for bin_ in (0, 1) if before["places"][bin_] != after["places"][bin_]}
     assert 0 in lost
     owned = sorted(mini for mini, owner in enumerate(before["owners"]) if owner in lost)
     assert after["loaded"] == owned, "the bins of the lost executor, and no others"
-    for earlier, later in pairwise(epochs[:DEATH_AT]):
-        assert earlier["places"] == later["places"]
