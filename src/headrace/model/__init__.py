@@ -62,6 +62,7 @@ from headrace.model.query import (
     columns_of,
     streams_of,
 )
+from headrace.model.remembered import Remembered
 from headrace.model.results import result_type
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
@@ -152,6 +153,7 @@ __all__ = [
     "QueryTerms",
     "RangeWindow",
     "Rate",
+    "Remembered",
     "Residence",
     "Results",
     "Rounds",

@@ -6,6 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import ClassVar
 
+from headrace.model.remembered import Remembered
+
 __all__ = ["AnswersState", "Due", "Spent"]
 
 
@@ -49,7 +51,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswersState:
+class AnswersState(Remembered):
     """How far the answers of aligned windows have come that other operators read.
 
     `since_us` is the first time that the windows may begin at; None is from the first row on.
@@ -60,18 +62,3 @@ class AnswersState:
     answered_us: int | None = None
     since_us: int | None = None
     forms: tuple[str, ...] = ()
-
-    @property
-    def outlives_queries(self) -> bool:
-        """Whether it stays though the queries it is about may have gone."""
-        return False
-
-    @property
-    def outlives_failure(self) -> bool:
-        """Whether a query that failed goes on from here: its panes have gone with it."""
-        return False
-
-    @property
-    def chunks(self) -> tuple[str, ...]:
-        """The chunks that hold nothing but this."""
-        return ()

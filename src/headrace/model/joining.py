@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from headrace.model.remembered import Remembered
+
 __all__ = ["JoinDecision", "JoinMeasures", "JoinSample", "JoinState", "JoinWay", "SideSample"]
 
 
@@ -84,7 +86,7 @@ class JoinSample:
 
 
 @dataclass(frozen=True)
-class JoinState:
+class JoinState(Remembered):
     """What is remembered of a join from epoch to epoch.
 
     `until` has per side the last row that was cut otherwise than now; `forms` what its stored rows are like; `shed` how
@@ -101,21 +103,6 @@ class JoinState:
     sample: JoinSample
     shed: int
     speeds: tuple[float, ...]
-
-    @property
-    def outlives_queries(self) -> bool:
-        """Whether it stays though the queries it is about may have gone."""
-        return False
-
-    @property
-    def outlives_failure(self) -> bool:
-        """Whether a query that failed goes on from here: rows of the time in between would be missing."""
-        return False
-
-    @property
-    def chunks(self) -> tuple[str, ...]:
-        """The chunks that hold nothing but this."""
-        return ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.model.moves import Isolate, Move, Split
+from headrace.model.remembered import Remembered
 
 __all__ = [
     "LEAST_S",
@@ -72,7 +73,7 @@ class Collected:
 
 
 @dataclass(frozen=True)
-class KeyedState:
+class KeyedState(Remembered):
     """All that is remembered of a keyed operator between epochs; tuples by mini-partition or by bin.
 
     Results of rows before `done_us` are given. State is a snapshot, made after the epoch in `bases`, and all rows in
@@ -107,11 +108,6 @@ class KeyedState:
     migrating: tuple[int, int] | None = None  # the epoch from which on state is written in another version, and that
     forms: tuple[str, ...] = ()  # of the rows that are kept
     reason: str = "nothing was measured yet"
-
-    @property
-    def outlives_queries(self) -> bool:
-        """Whether it stays though the queries it is about may have gone."""
-        return False
 
     @property
     def outlives_failure(self) -> bool:

@@ -12,6 +12,7 @@ from headrace.model import (
     Due,
     GroupSchedule,
     HoppingWindow,
+    Remembered,
     ScheduleDecision,
     SlidingWindow,
     Spent,
@@ -65,7 +66,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Remembered):
     """All that scheduling remembers from epoch to epoch; committed with each."""
 
     KIND: ClassVar[str] = "schedule"
@@ -77,17 +78,7 @@ class Schedule:
 
     @property
     def outlives_queries(self) -> bool:
-        """Whether it stays though the queries it is about may have gone."""
         return True
-
-    @property
-    def outlives_failure(self) -> bool:
-        return False
-
-    @property
-    def chunks(self) -> tuple[str, ...]:
-        """The chunks that hold nothing but this."""
-        return ()
 
     def costs_of(self, group: str) -> Costs:
         """What an execution of a group costs, in seconds."""

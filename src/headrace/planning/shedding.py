@@ -27,6 +27,7 @@ from headrace.model import (
     Kind,
     Output,
     Query,
+    Remembered,
     Shed,
     SheddingDecision,
     WindowAggregate,
@@ -176,7 +177,7 @@ PaneAccount = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Shedding:
+class Shedding(Remembered):
     """All that shedding remembers from epoch to epoch; committed with each.
 
     `panes` has by edge the accounts of its panes, while windows reach them; `queries` by query those of all its rows;
@@ -196,17 +197,7 @@ class Shedding:
 
     @property
     def outlives_queries(self) -> bool:
-        """Whether it stays though the queries it is about may have gone."""
         return True
-
-    @property
-    def outlives_failure(self) -> bool:
-        return False
-
-    @property
-    def chunks(self) -> tuple[str, ...]:
-        """The chunks that hold nothing but this."""
-        return ()
 
     def kept_of(self, edges: Sequence[str], size_us: int, ends: Iterable[int]) -> dict[int, float]:
         """By window end the part that edges kept of the window's rows, of windows that lost some."""
