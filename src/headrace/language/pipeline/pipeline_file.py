@@ -60,8 +60,8 @@ def load_pipeline(path: str | Path) -> Pipeline:
         document.add("no queries", 1, "add `queries:` or `include: queries/*.sql`")
     found = clashes(streams, queries, engine.checkpoint)
     for problem in found:
-        line = line_of(place, "queries", problem.query or "", "sink")
-        document.problems.append(replace(problem, file=document.file, line=line))
+        keys = ("engine", "checkpoint") if problem.query is None else ("queries", problem.query, "sink")
+        document.problems.append(replace(problem, file=document.file, line=line_of(place, *keys)))
     if document.problems:
         raise SpecError(document.problems)
     return Pipeline(
