@@ -102,7 +102,7 @@ class Driver:
         """Writes the file before a start, and notes what that changes and when."""
         self.file.write_text(pipeline_text(self.plan, asks, self.life.bins, self.services))
         if asks != self.edited_to():
-            self.journal.note("edit", asks=[vars(ask) for ask in asks], batch=self.last_manifest()["batch"], live=False)
+            self.journal.note("edit", asks=[vars(ask) for ask in asks], batch=self.last_decided(), live=False)
 
     def edit_running(self, run: Any, pipe: hr.Pipeline, asks: tuple[Ask, ...]) -> None:
         """Edits the file under a run that has nothing to do just now."""
@@ -125,6 +125,13 @@ class Driver:
         value = json.loads((folder / f"{found[-1]}.json").read_bytes().partition(b"\n")[2])
         assert isinstance(value, dict)
         return value
+
+    def last_decided(self) -> int:
+        """The last batch that was decided: an epoch that was begun is run again before an edit takes effect."""
+        last = self.last_manifest()
+        begun = self.disk / "state" / "decisions" / f"{last['epoch'] + 1}.json"
+        found = json.loads(begun.read_bytes().partition(b"\n")[2]) if begun.exists() else last
+        return int(found["batch"])
 
     def decided(self, decision: Any) -> None:
         value = decision.to_json()

@@ -161,10 +161,10 @@ class Faults:
             told = "as told by the storage"
             self.storage = StorageFault(0, False, errno.ENOSPC, True, lambda done: self._fired(number, fault, how=told))
             return
-        with (self._disk / BALLAST).open("wb") as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(1 << 16))
-                file.flush()
+        # Without a buffer: closing a file that holds some back would fail, too.
+        with (self._disk / BALLAST).open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(1 << 16)):
+                pass
         self._fired(number, fault, how="a full file system")
 
 

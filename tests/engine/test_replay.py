@@ -12,7 +12,7 @@ import jars
 import pytest
 from edited import POOL, Home, Written, by_chance, parquet, twice
 from postgres import PASSWORD, Postgres
-from world import make_epochs
+from world import assert_same, make_epochs, results
 
 import headrace as hr
 from headrace.errors import StateError
@@ -167,3 +167,31 @@ def test_a_function_that_has_gone_is_asked_for(spark: Any, tmp_path: Path) -> No
     assert not (tmp_path / "state" / "manifests").exists()
     home.run(Written({"calls": calls, "stays": {**stays, "sql": OTHER}}), once=True)
     assert json.loads((tmp_path / "state" / "decisions" / "0.json").read_text().partition("\n")[2])["workload"] == 0
+
+
+def test_a_delta_table_that_has_had_nothing_yet_takes_the_epoch_that_was_begun(spark: Any, tmp_path: Path) -> None:
+    """The query has left the file before its table had any results: its mark says whose the table is."""
+    from deltalake import DeltaTable
+
+    home = Home(spark, tmp_path, make_epochs(9, 2, 100))
+    home.give(0, 0)
+    goes = {"sql": FIRST, "sink": {"format": "delta", "path": str(tmp_path / "goes")}}
+    stays = {"sql": FIRST, "sink": parquet(tmp_path, "keyed")}
+    home.run(Written({"goes": goes, "stays": stays}), ("after-decision", 0))
+    assert not (tmp_path / "goes" / "_delta_log").exists(), "the table has had nothing"
+    home.run(Written({"stays": stays}), once=True)
+    given = [tuple(row.values()) for row in DeltaTable(str(tmp_path / "goes")).to_pyarrow_table().to_pylist()]
+    assert given, "the epoch had answers"
+    assert_same(given, results(tmp_path / "out" / "keyed"))
+
+
+def test_a_delta_table_that_only_a_checkpoint_names_is_not_made(spark: Any, tmp_path: Path) -> None:
+    home = Home(spark, tmp_path, make_epochs(9, 2, 100))
+    home.give(0, 0)
+    goes = {"sql": FIRST, "sink": {"format": "delta", "path": str(tmp_path / "goes")}}
+    stays = {"sql": FIRST, "sink": parquet(tmp_path, "keyed")}
+    home.run(Written({"goes": goes, "stays": stays}), ("after-decision", 0))
+    for mark in (tmp_path / "goes").glob("_headrace-*"):
+        mark.unlink()
+    with pytest.raises(StateError, match="was never given to this checkpoint"):
+        home.run(Written({"stays": stays}), once=True)

@@ -45,6 +45,7 @@ __all__ = [
     "Sink",
     "forget_sinks",
     "open_sink",
+    "reach_sink",
     "refuse_clashes",
     "refuse_later_epochs",
 ]
@@ -190,7 +191,22 @@ def open_sink(
     known: bool,
     note: Callable[[str], Any],
 ) -> Sink:
-    """The sink a query asks for; `known` says that the checkpoint has run the query before."""
+    """The sink a query asks for, made that of the checkpoint; `known`: the checkpoint has run the query before."""
+    sink = reach_sink(question, spark, checkpoint, function, known, note)
+    if isinstance(sink, DeltaSink):
+        sink.claim()
+    return sink
+
+
+def reach_sink(
+    question: Query,
+    spark: SparkSession,
+    checkpoint: Checkpoint,
+    function: Callable[[Any, int], Any] | None,
+    known: bool,
+    note: Callable[[str], Any],
+) -> Sink:
+    """The sink a query asks for, as it is found: a Delta table may be another's, or nobody's."""
     spec, query = question.sink, question.name
     if function is not None:
         return PythonSink(function)

@@ -54,13 +54,16 @@ class DeltaSink(FileSink):
         files = {key: text for key, text in options.items() if not key.startswith(("delta.", _STORAGE))}
         super().__init__(SinkSpec("parquet", spec.path, tuple(files.items())), storage)
         self.application = application
+        number = sha256(application.encode()).hexdigest()[:12]
+        # Readers and VACUUM pass over names that begin so.
+        self._mark = f"_headrace-{number}"
         self._schema = _delta_schema(columns)
         self._properties = {**_PROPERTIES, **{k: text for k, text in options.items() if k.startswith("delta.")}}
         self._access = {k.removeprefix(_STORAGE): text for k, text in options.items() if k.startswith(_STORAGE)}
         if _FORGETS in self._properties:
             raise SpecError(f"a Delta table that forgets transactions ({_FORGETS}) cannot tell which epochs it has had")
         # Several pipelines may append to one table, each with files of its own on their way.
-        self.staged = f"{STAGING}/{sha256(application.encode()).hexdigest()[:12]}"
+        self.staged = f"{STAGING}/{number}"
         storage.delete(self.staged)
         self._table: DeltaTable | None = None
         try:
@@ -73,6 +76,16 @@ class DeltaSink(FileSink):
             ) from problem
         except HeadraceError as problem:
             raise SpecError(str(problem)) from problem
+
+    def claim(self) -> None:
+        """Notes that a pipeline has named this table for the query, before any of its results are there."""
+        if not self.is_claimed():
+            self.storage.make_folder("")
+            self.storage.replace(self._mark, self.application.encode())
+
+    def is_claimed(self) -> bool:
+        """Whether the query of this checkpoint was given the table before, by a pipeline and not by a checkpoint."""
+        return self.last_epoch() >= 0 or self.storage.size(self._mark) is not None
 
     def last_epoch(self) -> int:
         found = None if self._table is None else self._table.transaction_version(self.application)

@@ -1,8 +1,8 @@
 """Sinks that a checkpoint names: which of them are opened, although no pipeline names them now.
 
 Whoever can write a checkpoint must not send results, or variables of the environment, where they like, nor name code.
-So a sink out of a checkpoint is opened if the pipeline of now has it too, or has its connection; if it is files or a
-Delta table that this checkpoint has written to before; or if it reaches nothing.
+So a sink out of a checkpoint is opened if the pipeline of now has it too, or has its connection; if it is a folder or a
+Delta table that carries this checkpoint's mark; or if it reaches nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.sinks.choose import FILE_FORMATS, Sink, open_sink
+from headrace.engine.sinks.choose import FILE_FORMATS, Sink, reach_sink
 from headrace.engine.sinks.delta import DeltaSink
 from headrace.engine.sinks.files import owner_of
 from headrace.engine.state.checkpoint import Checkpoint
@@ -90,9 +90,9 @@ def open_recalled(
         path = None if named or query.sink.format not in FILE_FORMATS else query.sink.path
         if path is not None and owner_of(open_storage(path, spark)) != checkpoint.id:
             raise StateError(f"the folder {path} is not, or no longer, this checkpoint's")
-        sink = open_sink(query, spark, checkpoint, function, True, note)
-        if isinstance(sink, DeltaSink) and not named and sink.last_epoch() < 0:
-            raise StateError(f"the Delta table {query.sink.path} has had nothing from this checkpoint")
+        sink = reach_sink(query, spark, checkpoint, function, True, note)
+        if isinstance(sink, DeltaSink) and not named and not sink.is_claimed():
+            raise StateError(f"the Delta table {query.sink.path} was never given to this checkpoint")
         return sink
     except (EngineError, EnvironmentProblem) as problem:
         if mine is not None:
