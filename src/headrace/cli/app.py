@@ -21,7 +21,6 @@ app = typer.Typer(
     name="headrace",
     help="Many continuous SQL queries over streams, on Apache Spark.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -60,6 +59,21 @@ def demo(
     from headrace.cli.demo import run_demo
 
     run_demo(keep)
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to write pipeline.yml.")] = Path(),
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="PATH", help="Files to read: JSON lines, CSV or Parquet, or a folder of them."),
+    ] = None,
+) -> None:
+    """Write a pipeline that runs as it stands, over made rows or over files of yours."""
+    from headrace.cli.starting import write_first_pipeline
+
+    file, found = write_first_pipeline(folder, source)
+    typer.echo(f"{file}: {found}\nnext: headrace run {file} --once --flush")
 
 
 @app.command()
