@@ -632,7 +632,8 @@ def _rows(name: str, rng: random.Random) -> Query:
     judged = ", ".join(f"{_over(text, source.alias)} AS {n}" for n, text in items)
     judge = (
         f"WITH rows_ AS ({rows}) SELECT {judged} FROM rows_ AS now_ JOIN rows_ AS past_ "
-        f"ON now_.key_ <=> past_.key_ AND past_.rn_ BETWEEN now_.rn_ - {count - 1} AND now_.rn_ GROUP BY now_.n"
+        f"ON now_.key_ <=> past_.key_ AND past_.rn_ BETWEEN now_.rn_ - {count - 1} AND now_.rn_ "
+        "GROUP BY now_.key_, now_.rn_"
     )
     return Query(name, "rows", sql, judge, streams=source.streams)
 
