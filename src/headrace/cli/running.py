@@ -17,7 +17,7 @@ from headrace.cli.json_log import JsonLog
 from headrace.cli.rereading import Rereading
 from headrace.cli.showing import epoch_line, live_view
 from headrace.cli.stopping import Stopped, Stopping
-from headrace.engine import Hooks, Manifest, build_session, describe, session_settings, start
+from headrace.engine import Hooks, Manifest, Run, build_session, describe, session_settings, start
 from headrace.errors import EngineError, SpecError
 from headrace.hiding import hide
 from headrace.model import EpochDecision, Pipeline
@@ -90,10 +90,7 @@ def run_pipeline(
 
     EngineError, once the other queries have finished, if some have failed.
     """
-    if not pipeline.queries:
-        raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
-    for query in pipeline.queries:
-        plan_query(query)  # refuses what this version does not run, before Spark starts
+    _refuse(pipeline)
     root = str(pipeline.engine.checkpoint)
     watcher: _Watcher = JsonLog(root) if as_json else _Shown(root)
     for note in notes:
@@ -117,17 +114,9 @@ def run_pipeline(
                 on_decision=watcher.decision, on_epoch=watcher.epoch, on_note=watcher.note, on_replayed=leave_if_asked
             )
             run = start(pipeline, spark, once=once, flush=flush, hooks=hooks)
-            if rereading is not None:
-                rereading.start(run)
             try:
-                # In pieces: a signal that broke into a call of Spark's would fill standard error with its complaints.
-                while not (ended := run.await_termination(timeout_s=1)):
-                    if stopping.asked is not None:
-                        run.stop()
-                        break
+                ended = _ended_by_itself(run, stopping, rereading)
             finally:
-                if rereading is not None:
-                    rereading.stop()
                 manifest = run.progress
     finally:
         watcher.close(manifest)
@@ -136,3 +125,27 @@ def run_pipeline(
     if once and not ended and stopping.asked is not None:
         raise Stopped(stopping.asked)
     return manifest
+
+
+def _refuse(pipeline: Pipeline) -> None:
+    """SpecError for what this version does not run, before Spark starts."""
+    if not pipeline.queries:
+        raise SpecError(f"pipeline '{pipeline.name}' has no query to run")
+    for query in pipeline.queries:
+        plan_query(query)
+
+
+def _ended_by_itself(run: Run, stopping: Stopping, rereading: Rereading | None) -> bool:
+    """Waits for the end of a run, whose pipeline file is read again when it is edited; False if it was stopped."""
+    if rereading is not None:
+        rereading.start(run)
+    try:
+        # In pieces: a signal that broke into a call of Spark's would fill standard error with its complaints.
+        while not run.await_termination(timeout_s=1):
+            if stopping.asked is not None:
+                run.stop()
+                return False
+        return True
+    finally:
+        if rereading is not None:
+            rereading.stop()

@@ -14,11 +14,12 @@ from headrace.engine.operators.specs import spec_of
 from headrace.engine.spark.judge import judge
 from headrace.engine.spark.session import build_session
 from headrace.engine.spark.ship import prepare_executors
+from headrace.engine.state.carry_over import complete_since
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.choose_io import choose_io
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.state.storage import is_remote, open_storage
-from headrace.engine.state.workload import Description, complete_since, description_of, plan_workload
+from headrace.engine.state.workload import Description, description_of, plan_workload
 from headrace.errors import CorruptStateError, Problem, SpecError
 from headrace.kernels.answer import Panes
 from headrace.kernels.chunks import holding

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.epochs import Epochs
 from headrace.engine.operators.functions import load_function
 from headrace.engine.operators.port import Checked, Operator, StepFunctions
-from headrace.engine.sinks.choose import (
-    Sink,
-    forget_sinks,
-    open_sink,
-    refuse_clashes,
-    refuse_later_epochs,
-)
+from headrace.engine.sinks.choose import Sink, forget_sinks, open_sink, refuse_clashes, refuse_later_epochs
 from headrace.engine.sources.read import United, unite
 from headrace.engine.spark.judge import judge
 from headrace.engine.spark.secrets import remember_options
+from headrace.engine.state.carry_over import carry_over
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.state.state_io import StateIo
-from headrace.engine.state.workload import adopt, plan_workload
+from headrace.engine.state.workload import plan_workload
 from headrace.engine.watch.hooks import Hooks
 from headrace.engine.watch.metrics_server import MetricsServer
 from headrace.errors import Problem, SpecError
@@ -55,7 +50,7 @@ class Parts:
     launch: Callable[[United], StreamingQuery]
     united: United
     columns: Mapping[str, frozenset[str]]
-    waiting: tuple[Stream, ...]  # whose intake the engine sets
+    paced: tuple[Stream, ...]  # whose intake the engine sets
     server: MetricsServer | None
 
 
@@ -68,57 +63,77 @@ def change_queries(
     relaunch: Callable[[United, Mapping[str, frozenset[str]]], None],
 ) -> None:
     """Adds and drops queries between two epochs; `relaunch` has Spark read other columns from where it stands."""
-    notes = list[str]()
     before = {query.name: query for query in parts.pipeline.queries}
-    known = dict(before)
-    for name in drop:
-        if name not in known:
-            raise SpecError(Problem(f"there is no query '{name}'; known: {', '.join(known) or 'none'}"))
-        del known[name]
-    judged = _judged(parts, add, known, steps)
-    plans = {query.name: plan_query(query) for query in judged}
-    known |= {query.name: query for query in judged}
-    changed = replace(parts.pipeline, queries=tuple(known.values()))
-    remember_options(changed)
-    refuse_clashes(changed, parts.checkpoint.storage.root, parts.spark)
+    staying = _without(before, drop)
+    coming = {query.name: query for query in _judged(parts, add, staying, steps)}
+    after = staying | coming
+    pipeline = replace(parts.pipeline, queries=tuple(after.values()))
+    remember_options(pipeline)
+    refuse_clashes(pipeline, parts.checkpoint.storage.root, parts.spark)
     states = parts.epochs.manifest.queries
-    feeding = [query for name, query in known.items() if name in plans or states[name].runs]
-    columns = columns_in_use(feeding, parts.pipeline.streams)
+    feeding = [query for name, query in after.items() if name in coming or states[name].runs]
+    columns = columns_in_use(feeding, pipeline.streams)
     missing = any(columns[name] - parts.columns[name] for name in columns)
-    united = unite(parts.pipeline.streams, parts.frames, columns) if missing else parts.united
-    opened: dict[str, Sink] = {}
-
-    def plan(workload: Workload, manifest: Manifest) -> tuple[Workload, Manifest, dict[str, Sink]]:
-        over = {name for name in plans if is_over(manifest.queries.get(name), known[name])}
-        new = {name: made for name, made in plans.items() if name not in over}
-        staying = {n: p for n, p in workload.queries.items() if n in known and n not in plans}
-        made = plan_workload({**staying, **new}, parts.pipeline.streams, workload, manifest.coverage)
-        others = {n: s for n, s in manifest.queries.items() if n in known and n not in made.queries}
-        for q in judged:
-            # No epoch is under way here: opening a sink clears what a crashed one has left in its folder.
-            if q.name in parts.sinks and q.name not in functions and _goes_on(before.get(q.name), q):
-                opened[q.name] = parts.sinks[q.name]
-                continue
-            seen = q.name in manifest.queries
-            opened[q.name] = open_sink(
-                q, parts.spark, parts.checkpoint, functions.get(q.name), seen, parts.hooks.on_note
-            )
-        refuse_later_epochs(opened, parts.checkpoint, manifest.epoch)
-        adopted = adopt(manifest, made, others, notes.append)
-        nodes = made.under(new)
-        arriving = Checked({name: flow for name, flow in made.flows.items() if name in nodes}, adopted.nodes, steps)
-        for operator in parts.operators:
-            operator.check(arriving)
-        return made, adopted, {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
-
+    united = unite(pipeline.streams, parts.frames, columns) if missing else parts.united
+    change = _Change(parts, before, after, coming, functions, steps)
     # Spark's plan reads the columns in use: others need a new one, from the same offsets.
-    parts.epochs.change(plan, (lambda: relaunch(united, columns)) if missing else lambda: None)
-    sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in known}
-    gone = {name: sink for name, sink in parts.sinks.items() if sinks.get(name) is not sink}
-    parts.sinks, parts.pipeline = sinks, changed
-    forget_sinks(gone, sinks, parts.hooks.on_note)
-    for note in notes:
+    parts.epochs.change(change.plan, (lambda: relaunch(united, columns)) if missing else lambda: None)
+    gone = {name: sink for name, sink in parts.sinks.items() if change.sinks.get(name) is not sink}
+    parts.sinks, parts.pipeline = change.sinks, pipeline
+    forget_sinks(gone, change.sinks, parts.hooks.on_note)
+    for note in change.notes:
         parts.hooks.on_note(note)
+
+
+@dataclass
+class _Change:
+    """The queries before and after a change, those of them that come, and what a caller gave with them.
+
+    Planning it finds the sinks of all queries after it, and what is to be said once it has happened.
+    """
+
+    parts: Parts
+    before: Mapping[str, Query]
+    after: Mapping[str, Query]
+    coming: Mapping[str, Query]
+    functions: SinkFunctions
+    steps: StepFunctions
+    sinks: dict[str, Sink] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def plan(self, workload: Workload, manifest: Manifest) -> tuple[Workload, Manifest, dict[str, Sink]]:
+        """The workload, the state to go on from, and the sinks; no epoch is under way."""
+        parts, states = self.parts, manifest.queries
+        new = {name: plan_query(q) for name, q in self.coming.items() if not is_over(states.get(name), q)}
+        old = {n: plan for n, plan in workload.queries.items() if n in self.after and n not in self.coming}
+        planned = plan_workload({**old, **new}, parts.pipeline.streams, workload, manifest.coverage)
+        others = {name: state for name, state in states.items() if name in self.after and name not in planned.queries}
+        opened = {name: self._sink(query, name in states) for name, query in self.coming.items()}
+        refuse_later_epochs(opened, parts.checkpoint, manifest.epoch)
+        carried = carry_over(manifest, planned, others, self.notes.append)
+        nodes = planned.under(new)
+        arriving = {name: flow for name, flow in planned.flows.items() if name in nodes}
+        for operator in parts.operators:
+            operator.check(Checked(arriving, carried.nodes, self.steps))
+        self.sinks = {name: sink for name, sink in {**parts.sinks, **opened}.items() if name in self.after}
+        return planned, carried, self.sinks
+
+    def _sink(self, query: Query, seen: bool) -> Sink:
+        """The sink that a query has already, if it goes on; opening one clears what a crashed epoch left there."""
+        name, parts = query.name, self.parts
+        if name in parts.sinks and name not in self.functions and _goes_on(self.before.get(name), query):
+            return parts.sinks[name]
+        return open_sink(query, parts.spark, parts.checkpoint, self.functions.get(name), seen, parts.hooks.on_note)
+
+
+def _without(queries: Mapping[str, Query], drop: Sequence[str]) -> dict[str, Query]:
+    """The queries that are not dropped; SpecError if there is none of that name."""
+    left = dict(queries)
+    for name in drop:
+        if name not in left:
+            raise SpecError(Problem(f"there is no query '{name}'; known: {', '.join(left) or 'none'}"))
+        del left[name]
+    return left
 
 
 def _judged(parts: Parts, add: Sequence[Query], known: Mapping[str, Query], steps: StepFunctions) -> list[Query]:

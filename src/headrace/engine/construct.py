@@ -117,7 +117,7 @@ def build_epochs(
     return Built(Epochs(epoch, intake), operators, shedding)
 
 
-def launch(name: str, point: Checkpoint, epochs: Epochs, united: United, every_ms: int | None) -> StreamingQuery:
+def launch(name: str, point: Checkpoint, epochs: Epochs, every_ms: int | None, united: United) -> StreamingQuery:
     """Spark's query that brings batches to epochs, from where its log ends: every so often, or once all there is."""
     writer = united.rows.writeStream.foreachBatch(_batch_runner(epochs, united)).queryName(f"headrace-{name}")
     writer = writer.option("checkpointLocation", f"{for_spark(point.storage.root)}/spark")

@@ -164,7 +164,7 @@ class Replaying:
     def _drive(self, decision: EpochDecision, epochs: Epochs, united: United) -> None:
         """Has Spark bring the batch that was begun, and no other."""
         waiting = threading.Event()
-        query = launch(self.pipeline.name, self.point, epochs, united, _NEVER_MS)
+        query = launch(self.pipeline.name, self.point, epochs, _NEVER_MS, united)
         try:
             while query.isActive and (epochs.manifest.epoch < decision.epoch or query.status["isTriggerActive"]):
                 waiting.wait(0.02)

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.engine.ask import ATTEMPTS, ask
 from headrace.engine.changes import Parts, change_queries
 from headrace.engine.failures import stopped
-from headrace.engine.sinks.choose import (
-    MemorySink,
-)
+from headrace.engine.sinks.choose import MemorySink
 from headrace.engine.sources.intake import in_words, read_with_intake
 from headrace.engine.sources.read import United, unite
 from headrace.engine.sources.rejected import RejectedRows
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Run"]
-
-_LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
-_LOCAL_LOG_WRITER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 class ChosenSink(Protocol):
@@ -225,7 +220,7 @@ class Run:
             parts = self._parts
             if not self.is_active:
                 return False
-            frames = {**parts.frames, **read_with_intake(parts.spark, parts.waiting, intake)}
+            frames = {**parts.frames, **read_with_intake(parts.spark, parts.paced, intake)}
             united = unite(parts.pipeline.streams, frames, parts.columns)
             try:
                 parts.epochs.change(lambda w, m: (w, m, parts.sinks), lambda: self._relaunch(united, parts.columns))
@@ -233,7 +228,7 @@ class Run:
                 parts.hooks.on_note(f"the intake of epochs could not be changed: {stopped(failure)}")
                 return False
             parts.frames, parts.epochs.intake = frames, intake
-        parts.hooks.on_note(in_words(intake, parts.waiting))
+        parts.hooks.on_note(in_words(intake, parts.paced))
         return True
 
     def ask(self, sql: str) -> pa.Table:

@@ -349,36 +349,18 @@ class KeyedTask:
         before = work.before.get(bin_)
         if held is None or before is None or held.left.token != before.token:
             held = _Held(Left(), kernel.empty(), {} if held is None else held.shipped)
-        state = held.state if held.left.minis <= mine else kernel.only(held.state, mine)
-        missing = [minis[mini] for mini in sorted(mine - held.left.minis)]
-        found = {each.mini: held.shipped.get(each.mini, {}) for each in missing}
-        loaded_bytes, _ = self._read(work, missing, found, None)
-        # In the order in which rows came: ties may have nothing else to be broken by.
-        came = {name: place for place, (_, name) in enumerate(work.log)}
-        places = [(mini, *at) for mini, some in found.items() for at in some]
-        places.sort(key=lambda place: (place[0], came.get(place[1], -1), place[2]))
-        parts = [found[mini][name, offset] for mini, name, offset in places]
-        if parts:
-            state = kernel.together(state, self._loaded(work, parts))
+        missing = sorted(mine - held.left.minis)
+        state, loaded_bytes = self._installed(work, held, mine, [minis[mini] for mini in missing])
         ships = work.ships.get(bin_, ())
         shipped = {each.mini: held.shipped.get(each.mini, {}) for each in ships}
         # What Spark has carried here is here, however much it is.
         ship_bytes, whole = self._read(work, ships, shipped, work.ship_bytes if current_box() is None else None)
         loaded_bytes += ship_bytes
         load_s = time.perf_counter() - began
-        fresh = [
-            frame.with_columns(pl.lit(part.bin, pl.Int32).alias("m"))
-            for name in work.fresh
-            for _, part, frame in read_numbers(self.folder, name, work.store, mine)
-        ]
-        rows = pl.concat(fresh) if fresh else kernel.no_rows()
-        turned = kernel.turn(Turn(state, rows, minis, work.final_us))
+        turned = kernel.turn(Turn(state, self._fresh(work, mine), minis, work.final_us))
         own = frozenset(mini for mini, each in minis.items() if each.share[0] == 0)
         saved = (turned.touched | work.saves) & own
-        snapshot = None
-        if saved:
-            made = ((f"{work.store}{name}", 1, mini, frame) for name, mini, frame in kernel.parts(turned.state, saved))
-            snapshot = write_chunk(self.folder, self.epoch, APART, made)
+        snapshot = self._saved(work, turned.state, saved)
         file, results = self._deliver(work, turned.results)
         sizes = kernel.sizes(turned.state)
         ahead = {each.mini: frozenset(work.chunks_of(each)) for each in ships if whole}
@@ -391,7 +373,7 @@ class KeyedTask:
             time.perf_counter() - began,
             load_s if loaded_bytes else 0.0,
             loaded_bytes,
-            tuple(each.mini for each in missing),
+            tuple(missing),
             tuple(turned.rows.items()),
             tuple((mini, sizes.get(mini, 0)) for mini in sorted(own)),
             snapshot,
@@ -399,6 +381,36 @@ class KeyedTask:
             file,
             results,
         )
+
+    def _installed(
+        self, work: KeyedWork, held: _Held, mine: frozenset[int], missing: Sequence[MiniWork]
+    ) -> tuple[Any, int]:
+        """State of all mini-partitions of this bin, and how many bytes of it were read."""
+        state = held.state if held.left.minis <= mine else work.kernel.only(held.state, mine)
+        found = {each.mini: held.shipped.get(each.mini, {}) for each in missing}
+        loaded_bytes, _ = self._read(work, missing, found, None)
+        # In the order in which rows came: ties may have nothing else to be broken by.
+        came = {name: place for place, (_, name) in enumerate(work.log)}
+        places = [(mini, *at) for mini, some in found.items() for at in some]
+        places.sort(key=lambda place: (place[0], came.get(place[1], -1), place[2]))
+        parts = [found[mini][name, offset] for mini, name, offset in places]
+        return work.kernel.together(state, self._loaded(work, parts)) if parts else state, loaded_bytes
+
+    def _fresh(self, work: KeyedWork, mine: frozenset[int]) -> pl.DataFrame:
+        """The epoch's rows of this bin."""
+        frames = [
+            frame.with_columns(pl.lit(part.bin, pl.Int32).alias("m"))
+            for name in work.fresh
+            for _, part, frame in read_numbers(self.folder, name, work.store, mine)
+        ]
+        return pl.concat(frames) if frames else work.kernel.no_rows()
+
+    def _saved(self, work: KeyedWork, state: Any, minis: frozenset[int]) -> Chunk | None:
+        """A snapshot of some mini-partitions, if there are any."""
+        if not minis:
+            return None
+        parts = ((f"{work.store}{name}", 1, mini, frame) for name, mini, frame in work.kernel.parts(state, minis))
+        return write_chunk(self.folder, self.epoch, APART, parts)
 
     def _read(
         self, work: KeyedWork, minis: Sequence[MiniWork], found: Mapping[int, Parts], budget_bytes: int | None

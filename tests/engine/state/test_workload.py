@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from headrace.engine.state import workload as workload_module
+from headrace.engine.state.carry_over import carry_over, complete_since
 from headrace.engine.state.checkpoint import Manifest, QueryState
 from headrace.engine.state.workload import (
-    adopt,
-    complete_since,
     describe_workload,
     forgettable,
     plan_workload,
@@ -87,7 +86,7 @@ def test_a_workload_survives_its_description(some: tuple[str, ...]):
 
 def test_a_description_is_as_good_as_the_workload_it_describes():
     workload = share(plans_of(RICH), STREAMS)
-    manifest = adopt(None, workload, {}, pytest.fail)
+    manifest = carry_over(None, workload, {}, pytest.fail)
     found = read_description(json.loads(json.dumps(describe_workload(workload, STREAMS))))
     assert plan_workload(plans_of(RICH), STREAMS, found, manifest.coverage) == workload
     less = {name: sql for name, sql in RICH.items() if name not in ("p80", "sums")}
@@ -110,7 +109,7 @@ RUNNING = {"count": COUNT, "flow": FLOW}
 def running(queries: Mapping[str, str] = RUNNING, **changes: QueryState) -> tuple[Workload, Manifest]:
     """A workload from the beginning, and its manifest after rows up to second 100 of packets and 200 of flows."""
     workload = share(plans_of(queries), STREAMS)
-    manifest = adopt(None, workload, {}, pytest.fail)
+    manifest = carry_over(None, workload, {}, pytest.fail)
     states = {name: replace(state, answered_us=96 * SECOND_US, rows=7) for name, state in manifest.queries.items()}
     clocks = {
         "packets": StreamClock(10 * SECOND_US, 100 * SECOND_US - 1, 90 * SECOND_US),
@@ -128,13 +127,13 @@ def seen_us(manifest: Manifest, stream: str) -> int:
 def adopted(queries: Mapping[str, str], before: Workload, manifest: Manifest) -> tuple[Workload, Manifest, list[str]]:
     notes: list[str] = []
     workload = planned(queries, before, manifest)
-    return workload, adopt(manifest, workload, {}, notes.append), notes
+    return workload, carry_over(manifest, workload, {}, notes.append), notes
 
 
 def test_the_first_run_begins_at_the_beginning():
     workload = share(plans_of(RUNNING), STREAMS)
     refused = {"bad": QueryState("x", failed="a join")}
-    manifest = adopt(None, workload, refused, pytest.fail)
+    manifest = carry_over(None, workload, refused, pytest.fail)
     assert (manifest.epoch, manifest.batch) == (-1, -1)
     assert list(manifest.queries) == ["count", "flow", "bad"]
     assert all(state.since_us is None for state in manifest.queries.values())
@@ -236,7 +235,7 @@ def test_a_query_that_is_refused_now_is_not_gone():
     workload = planned({"flow": FLOW}, before, manifest)
     refused = {"count": QueryState(COUNT, failed="no such column")}
     notes: list[str] = []
-    found = adopt(manifest, workload, refused, notes.append)
+    found = carry_over(manifest, workload, refused, notes.append)
     assert (found.queries["count"], notes) == (refused["count"], [])
 
 

@@ -28,7 +28,7 @@ from headrace.engine.state.storage import for_spark
 from headrace.errors import StateError
 from headrace.kernels.absorb import Cut
 from headrace.kernels.arrow_types import arrow_type
-from headrace.kernels.chunks import APART
+from headrace.kernels.chunks import APART, Chunk
 from headrace.kernels.finish import DirectFinish
 from headrace.kernels.keyed import BinReport, Kernel, KeyedTask, KeyedWork, Left, MiniWork, RowsKernel, Worked
 from headrace.kernels.steps import StepKernel
@@ -124,6 +124,83 @@ def _all_at_once(decision: KeyedDecision) -> KeyedDecision:
     return replace(decision, owners=owners, moving=(), waits=())
 
 
+@dataclass(frozen=True)
+class _Done:
+    """An epoch of one query: its state before, what was decided and ordered, and what bins made of it in how long."""
+
+    before: KeyedState
+    decision: KeyedDecision
+    work: KeyedWork
+    worked: Sequence[Worked]
+    reports: Sequence[BinReport]
+    seconds: float
+
+    @property
+    def snapshots(self) -> tuple[Chunk, ...]:
+        return tuple(each.snapshot for each in self.worked if each.snapshot is not None)
+
+    def measured(self, slices: Mapping[tuple[str, int], int], most: Sequence[int]) -> Measured:
+        """What the epoch tells the policies; `slices` has the rows that came, by store and mini-partition."""
+        bins, minis = range(self.decision.bins), range(len(self.decision.owners))
+        by_bin = {each.bin: each for each in self.worked}
+        memory = _rooms(self.reports, self.worked[0].work, most)
+        rows = Counter[int]()
+        for each in self.worked:
+            rows.update(dict(each.rows))
+        sizes = {mini: size for each in self.worked for mini, size in each.state}
+        return Measured(
+            self.seconds,
+            tuple(by_bin[b].seconds if b in by_bin else 0.0 for b in bins),
+            tuple(by_bin[b].load_s if b in by_bin else 0.0 for b in bins),
+            tuple(memory.get(b, 0) for b in bins),
+            tuple(rows[mini] for mini in minis),
+            tuple(slices.get((self.work.store, mini), 0) for mini in minis),
+            tuple(sizes.get(mini) for mini in minis),
+        )
+
+    def recorded(self, state: KeyedState, query: _Query, epoch: int) -> KeyedState:
+        """The state with the files it is in, up to when results are given, and the version of the query's state."""
+        done, bases, snapshots = list(state.done_us), list(state.bases), list(state.snapshots)
+        for mini in frozenset(range(len(done))).difference(self.decision.waits):
+            done[mini] = max(self.work.final_us, self.before.done_us[mini] or _NEVER)
+        for each in self.worked:
+            for mini in each.saved:
+                bases[mini] = epoch
+                snapshots[mini] = None if each.snapshot is None else each.snapshot.name
+        least = min(bases)
+        log = (*self.before.log, *((epoch, fresh) for fresh in self.work.fresh))
+        # State that waits is still of the version it had, until it has been written anew.
+        migrating = _migrating(self.before, query.version, epoch)
+        as_before = migrating is not None and any(
+            snapshot is not None and base < migrating[0] for snapshot, base in zip(snapshots, bases, strict=True)
+        )
+        return replace(
+            state,
+            schema=self.before.schema if as_before else query.state,
+            version=self.before.version if as_before else query.version,
+            migrating=migrating if as_before else None,
+            forms=query.plan.forms,
+            done_us=tuple(done),
+            bases=tuple(bases),
+            snapshots=tuple(snapshots),
+            log=tuple(item for item in log if item[0] > least),
+        )
+
+    def observed(self, measured: Measured, state_bytes: int) -> KeyedMeasures:
+        """What the manifest shows of the epoch."""
+        places = {report.bin: report.place for report in self.reports}
+        return KeyedMeasures(
+            round(self.seconds, 4),
+            tuple(round(each, 4) for each in measured.busy_s),
+            tuple(places.get(bin_) for bin_ in range(self.decision.bins)),
+            sum(each.loaded_bytes for each in self.worked),
+            tuple(sorted(mini for each in self.worked for mini in each.loaded)),
+            sum(measured.rows),
+            len(frozenset(self.decision.waits)),
+            state_bytes,
+        )
+
+
 class KeyedOperator:
     """Runs all row windows and functions of a pipeline."""
 
@@ -213,9 +290,8 @@ class KeyedOperator:
             mine = [each for each in worked if each.work == number]
             self._deliver(name, moment, works[name], mine, stepped)
             if name not in stepped.failed:
-                self._account(
-                    name, moment, states[name], decisions[name], works[name], mine, reports, most, seconds, stepped
-                )
+                done = _Done(states[name], decisions[name], works[name], mine, reports, seconds)
+                self._account(name, moment, done, most, stepped)
                 self._tell_time(name, moment, stepped)
         self._probe("after-keyed")
         return stepped
@@ -360,79 +436,15 @@ class KeyedOperator:
             now = min(done) if len(done) == len(state.done_us) else None
             stepped.clocks[derived.name] = moment.clock_of(derived, now, stepped.fed)
 
-    def _account(
-        self,
-        name: str,
-        moment: Moment,
-        before: KeyedState,
-        decision: KeyedDecision,
-        work: KeyedWork,
-        worked: Sequence[Worked],
-        reports: Sequence[BinReport],
-        most: Sequence[int],
-        seconds: float,
-        stepped: Stepped,
-    ) -> None:
-        query, epoch, minis = self._queries[name], moment.decision.epoch, len(decision.owners)
-        by_bin = {each.bin: each for each in worked}
-        memory = _rooms(reports, worked[0].work, most)
-        rows, sizes = [0] * minis, list[int | None]([None] * minis)
-        for each in worked:
-            for mini, count in each.rows:
-                rows[mini] += count
-            for mini, size in each.state:
-                sizes[mini] = size
-        waits = frozenset(decision.waits)
-        measured = Measured(
-            seconds,
-            tuple(by_bin[b].seconds if b in by_bin else 0.0 for b in range(decision.bins)),
-            tuple(by_bin[b].load_s if b in by_bin else 0.0 for b in range(decision.bins)),
-            tuple(memory.get(b, 0) for b in range(decision.bins)),
-            tuple(rows),
-            tuple(moment.absorbed.slices.get((work.store, mini), 0) for mini in range(minis)),
-            tuple(sizes),
-        )
-        state = account(before, decision, measured, epoch, self._settings)
-        done, bases, snapshots = list(state.done_us), list(state.bases), list(state.snapshots)
-        for mini in range(minis):
-            if mini not in waits:
-                done[mini] = max(work.final_us, before.done_us[mini] or _NEVER)
-        for each in worked:
-            for mini in each.saved:
-                bases[mini] = epoch
-                snapshots[mini] = None if each.snapshot is None else each.snapshot.name
-        made = tuple(each.snapshot for each in worked if each.snapshot is not None)
-        least = min(bases)
-        log = (*before.log, *((epoch, fresh) for fresh in work.fresh))
-        # State that waits is still of the version it had, until it has been written anew.
-        migrating = _migrating(before, query.version, epoch)
-        as_before = migrating is not None and any(
-            snapshot is not None and base < migrating[0] for snapshot, base in zip(snapshots, bases, strict=True)
-        )
-        state = replace(
-            state,
-            schema=before.schema if as_before else query.state,
-            version=before.version if as_before else query.version,
-            migrating=migrating if as_before else None,
-            forms=query.plan.forms,
-            done_us=tuple(done),
-            bases=tuple(bases),
-            snapshots=tuple(snapshots),
-            log=tuple(item for item in log if item[0] > least),
-        )
-        stepped.chunks += made
-        times = [time for time in done if time is not None and time > _NEVER]
+    def _account(self, name: str, moment: Moment, done: _Done, most: Sequence[int], stepped: Stepped) -> None:
+        """Notes what is remembered of a query from here on, and what was observed of it."""
+        query, epoch = self._queries[name], moment.decision.epoch
+        measured = done.measured(moment.absorbed.slices, most)
+        state = account(done.before, done.decision, measured, epoch, self._settings)
+        stepped.state[name] = state = done.recorded(state, query, epoch)
+        stepped.chunks += done.snapshots
+        times = [time for time in state.done_us if time is not None and time > _NEVER]
         if times:
-            stepped.answered[name] = Answered(min(times), work.final_us - min(times))
-        stepped.state[name] = state
-        stepped.observed[name] = KeyedMeasures(
-            round(seconds, 4),
-            tuple(round(each, 4) for each in measured.busy_s),
-            tuple(next((r.place for r in reports if r.bin == b), None) for b in range(decision.bins)),
-            sum(each.loaded_bytes for each in worked),
-            tuple(sorted(mini for each in worked for mini in each.loaded)),
-            sum(rows),
-            len(waits),
-            sum(state.state_bytes),
-        )
-        query.left = {each.bin: each.left for each in worked}
+            stepped.answered[name] = Answered(min(times), done.work.final_us - min(times))
+        stepped.observed[name] = done.observed(measured, sum(state.state_bytes))
+        query.left = {each.bin: each.left for each in done.worked}

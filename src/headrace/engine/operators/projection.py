@@ -31,73 +31,93 @@ def projection(
     its compiled form, the same from epoch to epoch. `hashed` has the columns that rows are shed by, by stream;
     `protected` by edge the number of the key whose buckets are told apart.
     """
-    position = {stream.name: i for i, stream in enumerate(streams)}
-    time = " ".join(f"WHEN {i} THEN unix_micros({s.name}.`{s.time}`)" for i, s in enumerate(streams))
-    time = f"unix_micros({streams[0].name}.`{streams[0].time}`)" if len(streams) == 1 else f"CASE _s {time} END"
-    admitted = f"({time} BETWEEN {LEAST}[_s] AND {GREATEST}[_s])"
-    columns: dict[str, str] = {}
-
-    def column(sql: str, guard: str | None) -> str:
-        if guard is not None and not _PLAIN_COLUMN.fullmatch(sql):
-            sql = f"CASE WHEN {guard} THEN {sql} END"
-        return columns.setdefault(sql, f"x{len(columns)}")
-
-    def guards(source: Feed | RowFeed) -> tuple[str, str]:
-        own = f"_s = {position[source.stream]} AND {admitted}" if len(streams) > 1 else admitted
-        return own, f"{own} AND ({source.where})" if source.where else own
-
-    def row_feed(source: RowFeed) -> RowColumns:
-        own, passed = guards(source)
-        return RowColumns(
-            position[source.stream],
-            column(source.where, own) if source.where else None,
-            tuple(column(sql, passed) for sql in source.columns),
-            column(f"xxhash64({', '.join(source.keys)})", passed) if source.keys else None,
-        )
-
-    def argument(measure: Measure, i: int, passed: str) -> str | None:
-        name = None if measure.arguments is None else column(measure.arguments[i], passed)
-        return f"{measure.kind}:{name or ''}" if measure.kind in SCALING else name
-
-    def feed(kept: Kept, i: int, source: Feed) -> FeedColumns:
-        own, passed = guards(source)
-        keyed = bins > 1 and kept.synopsis.keys
-        rare = (protected or {}).get(edge_into(kept.synopsis.id, source.stream))
-        return FeedColumns(
-            position[source.stream],
-            column(source.where, own) if source.where else None,
-            tuple(column(sql, passed) for sql in source.keys),
-            column(source.detail, passed) if source.detail else None,
-            tuple(argument(m, i, passed) for m in kept.measures),
-            column(f"CAST(pmod(xxhash64({', '.join(source.keys)}), {bins}) AS INT)", passed) if keyed else None,
-            None if rare is None else column(f"CAST(pmod(xxhash64({source.keys[rare]}), {BUCKETS}) AS INT)", passed),
-        )
-
+    select = _Select(streams)
     feeds = tuple(
         (
             layout_of(k.synopsis, k.measures, k.pane_us),
-            tuple(feed(k, i, source) for i, source in enumerate(k.synopsis.feeds) if source.stream in position),
+            tuple(
+                select.feed(k, i, source, bins, (protected or {}).get(edge_into(k.synopsis.id, source.stream)))
+                for i, source in enumerate(k.synopsis.feeds)
+                if source.stream in select.position
+            ),
         )
         for k in kept
     )
+    hashes = tuple(select.hash_of(stream, (hashed or {}).get(stream.name)) for stream in streams)
+    rows = tuple((s.id, tuple(select.rows(f) for f in s.feeds if f.stream in select.position)) for s in stores)
+    names = tuple(stream.name for stream in streams)
+    return Projection(select.texts(corrupt), feeds, names, bool(corrupt), rows, hashes)
 
-    def hash_of(i: int, stream: Stream) -> str | None:
-        names = (hashed or {}).get(stream.name)
+
+class _Select:
+    """Collects the columns of one SELECT over some streams."""
+
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        self.position = {stream.name: i for i, stream in enumerate(streams)}
+        times = [f"unix_micros({stream.name}.`{stream.time}`)" for stream in streams]
+        cases = " ".join(f"WHEN {i} THEN {time}" for i, time in enumerate(times))
+        self._time = times[0] if len(times) == 1 else f"CASE _s {cases} END"
+        self._admitted = f"({self._time} BETWEEN {LEAST}[_s] AND {GREATEST}[_s])"
+        self._names: dict[str, str] = {}  # by expression
+
+    def feed(self, kept: Kept, number: int, source: Feed, bins: int, rare: int | None) -> FeedColumns:
+        """The columns of a synopsis's feed of that number; `rare` is the number of the key whose buckets are told."""
+        own, passed = self._guards(source)
+        keyed = bins > 1 and kept.synopsis.keys
+        return FeedColumns(
+            self.position[source.stream],
+            self._column(source.where, own) if source.where else None,
+            tuple(self._column(sql, passed) for sql in source.keys),
+            self._column(source.detail, passed) if source.detail else None,
+            tuple(self._argument(measure, number, passed) for measure in kept.measures),
+            self._bucket(", ".join(source.keys), bins, passed) if keyed else None,
+            None if rare is None else self._bucket(source.keys[rare], BUCKETS, passed),
+        )
+
+    def rows(self, source: RowFeed) -> RowColumns:
+        """The columns of a row store's feed."""
+        own, passed = self._guards(source)
+        return RowColumns(
+            self.position[source.stream],
+            self._column(source.where, own) if source.where else None,
+            tuple(self._column(sql, passed) for sql in source.columns),
+            self._column(f"xxhash64({', '.join(source.keys)})", passed) if source.keys else None,
+        )
+
+    def hash_of(self, stream: Stream, names: Sequence[str] | None) -> str | None:
+        """The column that rows of a stream are shed by, if they are."""
         if names is None:
             return None
         fields = ", ".join(f"{stream.name}.`{name}`" for name in names)
-        return column(f"xxhash64({fields}, {SEED}[{i}])", None)
+        return self._column(f"xxhash64({fields}, {SEED}[{self.position[stream.name]}])", None)
 
-    hashes = tuple(hash_of(i, stream) for i, stream in enumerate(streams))
-    rows = tuple((s.id, tuple(row_feed(f) for f in s.feeds if f.stream in position)) for s in stores)
-    select = [f"{time} AS _t"]
-    if len(streams) > 1:
-        select.append("_s")
-    if corrupt:
-        bad = " OR ".join(f"{name}._corrupt_record IS NOT NULL" for name in sorted(corrupt))
-        select.append(f"COALESCE({bad}, false) AS _bad")
-    select += [f"{sql} AS {name}" for sql, name in columns.items()]
-    return Projection(tuple(select), feeds, tuple(s.name for s in streams), bool(corrupt), rows, hashes)
+    def texts(self, corrupt: frozenset[str]) -> tuple[str, ...]:
+        """The SELECT list: time, number of the stream, whether the row is unparseable, and what was collected."""
+        select = [f"{self._time} AS _t"]
+        if len(self.position) > 1:
+            select.append("_s")
+        if corrupt:
+            bad = " OR ".join(f"{name}._corrupt_record IS NOT NULL" for name in sorted(corrupt))
+            select.append(f"COALESCE({bad}, false) AS _bad")
+        return (*select, *(f"{sql} AS {name}" for sql, name in self._names.items()))
+
+    def _guards(self, source: Feed | RowFeed) -> tuple[str, str]:
+        """What holds for admitted rows of the source's stream, and for those of them that pass its filter."""
+        several = len(self.position) > 1
+        own = f"_s = {self.position[source.stream]} AND {self._admitted}" if several else self._admitted
+        return own, f"{own} AND ({source.where})" if source.where else own
+
+    def _argument(self, measure: Measure, number: int, guard: str) -> str | None:
+        name = None if measure.arguments is None else self._column(measure.arguments[number], guard)
+        return f"{measure.kind}:{name or ''}" if measure.kind in SCALING else name
+
+    def _bucket(self, keys: str, buckets: int, guard: str) -> str:
+        return self._column(f"CAST(pmod(xxhash64({keys}), {buckets}) AS INT)", guard)
+
+    def _column(self, sql: str, guard: str | None) -> str:
+        if guard is not None and not _PLAIN_COLUMN.fullmatch(sql):
+            sql = f"CASE WHEN {guard} THEN {sql} END"
+        return self._names.setdefault(sql, f"x{len(self._names)}")
 
 
 def text_literal(name: str) -> str:

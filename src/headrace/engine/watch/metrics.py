@@ -137,51 +137,59 @@ class MetricsPage:
             yield "headrace_waiting_seconds", [({}, shedding.waiting_s)]
             if shedding.sheds:
                 yield "headrace_query_kept", _by("query", shedding.kept.items())
-        if manifest is None or manifest.epoch < 0:
-            return
-        yield "headrace_shed_rows_total", _by("edge", ((edge, each.shed) for edge, each in manifest.edges.items()))
-        lost = manifest.shedding.queries.items()
-        yield "headrace_query_shed_rows_total", _by("query", ((name, each.shed) for name, each in lost))
-        observed, queries = manifest.observed, manifest.queries
-        yield (
-            "headrace_rows_total",
-            [
-                ({"stream": name, "fate": fate}, getattr(entry, fate))
-                for name, entry in manifest.ledger.items()
-                for fate in ("used", "late", "shed", "rejected")
-            ],
-        )
-        yield "headrace_epoch_rows", _by("stream", observed.rows.items())
-        yield "headrace_epoch_seconds", [({}, observed.seconds)]
-        yield "headrace_epoch_step_seconds", _by("step", observed.steps_s.items())
-        yield "headrace_epoch_jobs", [({}, observed.jobs)]
-        clocks = manifest.clocks.items()
-        lasts = ((name, clock.last_us) for name, clock in clocks)
-        yield (
-            "headrace_lag_seconds",
-            _by("stream", ((name, (observed.wall_us - last) / 1e6) for name, last in lasts if last is not None)),
-        )
-        marks = ((name, clock.watermark_us) for name, clock in clocks)
-        yield (
-            "headrace_watermark_timestamp_seconds",
-            _by("stream", ((name, mark / 1e6) for name, mark in marks if mark is not None)),
-        )
-        yield "headrace_query_answers_total", _by("query", ((n, q.answers) for n, q in queries.items()))
-        yield "headrace_query_rows_total", _by("query", ((n, q.rows) for n, q in queries.items()))
-        yield "headrace_query_late_seconds", _by("query", ((n, q.waiting_us / 1e6) for n, q in queries.items()))
-        gaps = ((name, query.gap_us) for name, query in queries.items())
-        yield "headrace_query_period_seconds", _by("query", ((n, gap / 1e6) for n, gap in gaps if gap is not None))
-        yield "headrace_query_failed", _by("query", ((n, float(q.failed is not None)) for n, q in queries.items()))
-        keyed = {name: state for name, state in manifest.flows.items() if isinstance(state, KeyedState)}
-        waiting = {name: m.waiting for name, m in observed.flows.items() if isinstance(m, KeyedMeasures)}
-        yield "headrace_keyed_state_bytes", _by("query", ((q, sum(s.state_bytes)) for q, s in keyed.items()))
-        yield "headrace_keyed_moves_total", _by("query", ((q, s.moves) for q, s in keyed.items()))
-        yield "headrace_keyed_moved_bytes_total", _by("query", ((q, s.moved_bytes) for q, s in keyed.items()))
-        yield "headrace_keyed_waiting", _by("query", ((q, waiting.get(q, 0)) for q in keyed))
-        spilled = ((q, sum(len(each.spilled) for each in s.residence)) for q, s in keyed.items())
-        yield "headrace_keyed_spilled", _by("query", spilled)
-        yield "headrace_state_bytes", [({}, sum(chunk.bytes for chunk in manifest.chunks))]
-        yield "headrace_state_files", [({}, len(manifest.chunks))]
+        if manifest is not None and manifest.epoch >= 0:
+            yield from _of_streams(manifest)
+            yield from _of_epoch(manifest)
+            yield from _of_queries(manifest)
+            yield from _of_keyed_state(manifest)
+
+
+def _of_streams(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
+    fates = ("used", "late", "shed", "rejected")
+    ledger, clocks = manifest.ledger.items(), manifest.clocks.items()
+    yield (
+        "headrace_rows_total",
+        [({"stream": name, "fate": fate}, getattr(entry, fate)) for name, entry in ledger for fate in fates],
+    )
+    yield "headrace_shed_rows_total", _by("edge", ((edge, each.shed) for edge, each in manifest.edges.items()))
+    wall_us = manifest.observed.wall_us
+    behind = ((name, (wall_us - c.last_us) / 1e6) for name, c in clocks if c.last_us is not None)
+    yield "headrace_lag_seconds", _by("stream", behind)
+    marks = ((name, c.watermark_us / 1e6) for name, c in clocks if c.watermark_us is not None)
+    yield "headrace_watermark_timestamp_seconds", _by("stream", marks)
+
+
+def _of_epoch(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
+    observed = manifest.observed
+    yield "headrace_epoch_rows", _by("stream", observed.rows.items())
+    yield "headrace_epoch_seconds", [({}, observed.seconds)]
+    yield "headrace_epoch_step_seconds", _by("step", observed.steps_s.items())
+    yield "headrace_epoch_jobs", [({}, observed.jobs)]
+    yield "headrace_state_bytes", [({}, sum(chunk.bytes for chunk in manifest.chunks))]
+    yield "headrace_state_files", [({}, len(manifest.chunks))]
+
+
+def _of_queries(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
+    queries, lost = manifest.queries.items(), manifest.shedding.queries.items()
+    yield "headrace_query_answers_total", _by("query", ((name, q.answers) for name, q in queries))
+    yield "headrace_query_rows_total", _by("query", ((name, q.rows) for name, q in queries))
+    yield "headrace_query_late_seconds", _by("query", ((name, q.waiting_us / 1e6) for name, q in queries))
+    gaps = ((name, q.gap_us / 1e6) for name, q in queries if q.gap_us is not None)
+    yield "headrace_query_period_seconds", _by("query", gaps)
+    yield "headrace_query_failed", _by("query", ((name, float(q.failed is not None)) for name, q in queries))
+    yield "headrace_query_shed_rows_total", _by("query", ((name, each.shed) for name, each in lost))
+
+
+def _of_keyed_state(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
+    keyed = {name: state for name, state in manifest.flows.items() if isinstance(state, KeyedState)}
+    measures = manifest.observed.flows.items()
+    waiting = {name: each.waiting for name, each in measures if isinstance(each, KeyedMeasures)}
+    yield "headrace_keyed_state_bytes", _by("query", ((q, sum(s.state_bytes)) for q, s in keyed.items()))
+    yield "headrace_keyed_moves_total", _by("query", ((q, s.moves) for q, s in keyed.items()))
+    yield "headrace_keyed_moved_bytes_total", _by("query", ((q, s.moved_bytes) for q, s in keyed.items()))
+    yield "headrace_keyed_waiting", _by("query", ((q, waiting.get(q, 0)) for q in keyed))
+    spilled = ((q, sum(len(each.spilled) for each in s.residence)) for q, s in keyed.items())
+    yield "headrace_keyed_spilled", _by("query", spilled)
 
 
 def _kinds(decision: EpochDecision) -> dict[str, Any]:

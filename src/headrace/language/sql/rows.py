@@ -32,40 +32,23 @@ def bind_rows(
 
     With `dated` the last result column is the time of the row.
     """
-    assert isinstance(source.window, RowsClause)
-    if step is None and source.window.rows is None:
-        raise Fault(
-            "PARTITION BY needs ROWS, or a function",
-            select.args["from_"],
-            "write [PARTITION BY k ROWS 100], or give the query a `function:`",
-        )
-    if step is not None and source.window.rows is not None:
-        raise Fault("a function keeps what it likes of its rows", select.args["from_"], "leave ROWS out")
-    refuse_clauses(
-        select,
-        ("group", "having", "order", "limit", "distinct"),
-        "a row window answers on every row" if step is None else "a function's results are what it returns",
-        "filter, order and aggregate the results where they are read",
-    )
+    clause = source.window
+    assert isinstance(clause, RowsClause)
+    _refuse(select, clause, step)
     scope = Scope(source.relation.columns)
     columns = Columns(scope)
     where = None
     with report.catching():
         where = bind_condition(select.args.get("where"), scope, "WHERE")
-    keys = [
-        _key(bind_names(read_expression(tokens, report.sql), scope), columns, scope) for tokens in source.window.keys
+    bound_keys = [
+        _key(bind_names(read_expression(tokens, report.sql), scope), columns, scope) for tokens in clause.keys
     ]
+    keys = tuple(dict.fromkeys(bound_keys))
     items = select_items(select, scope)
     outputs: list[Output] = []
     for item in items:
         with report.catching():
-            # A function's rows have columns, each expression one of them, a constant too.
-            node = bind_names(item.node, scope)
-            plain = step is not None and not any(is_aggregate(part) for part in node.walk())
-            bound = columns.column(node) if plain else _rewrite(node, columns)
-            type_ = infer(bound, columns.types)
-            refuse_void(type_, node)
-            outputs.append(Output(item.name, emit(bound, columns.types), type_))
+            outputs.append(_output(item, columns, scope, step is not None))
     check_names(items, report)
     if dated:
         outputs.append(_dated(items, source, columns, scope))
@@ -76,14 +59,40 @@ def bind_rows(
         child = lower(source.relation, columns.takes, where)
         rows = tuple((output.name, output.sql.strip("`")) for output in outputs)
         finish = Finish(tuple(Output(c.name, f"`{c.name}`", c.type) for c in step.results))
-        return Step(child, tuple(dict.fromkeys(keys)), rows, step), finish
+        return Step(child, keys, rows, step), finish
     if not columns.aggregates:
         raise Fault("a row window without an aggregate", select, "add one, such as AVG(x)")
-    assert source.window.rows is not None
-    window = RowsWindow(tuple(dict.fromkeys(keys)), source.window.rows)
-    return RowsAggregate(lower(source.relation, columns.takes, where), window, columns.aggregates), Finish(
-        tuple(outputs)
+    assert clause.rows is not None
+    child = lower(source.relation, columns.takes, where)
+    return RowsAggregate(child, RowsWindow(keys, clause.rows), columns.aggregates), Finish(tuple(outputs))
+
+
+def _refuse(select: exp.Select, clause: RowsClause, step: StepFunction | None) -> None:
+    """Raises Fault for what neither a row window nor a function has."""
+    if step is None and clause.rows is None:
+        raise Fault(
+            "PARTITION BY needs ROWS, or a function",
+            select.args["from_"],
+            "write [PARTITION BY k ROWS 100], or give the query a `function:`",
+        )
+    if step is not None and clause.rows is not None:
+        raise Fault("a function keeps what it likes of its rows", select.args["from_"], "leave ROWS out")
+    refuse_clauses(
+        select,
+        ("group", "having", "order", "limit", "distinct"),
+        "a row window answers on every row" if step is None else "a function's results are what it returns",
+        "filter, order and aggregate the results where they are read",
     )
+
+
+def _output(item: SelectItem, columns: Columns, scope: Scope, for_function: bool) -> Output:
+    node = bind_names(item.node, scope)
+    # A function's rows have columns, each expression one of them, a constant too.
+    plain = for_function and not any(is_aggregate(part) for part in node.walk())
+    bound = columns.column(node) if plain else _rewrite(node, columns)
+    type_ = infer(bound, columns.types)
+    refuse_void(type_, node)
+    return Output(item.name, emit(bound, columns.types), type_)
 
 
 def _dated(items: Sequence[SelectItem], source: Source, columns: Columns, scope: Scope) -> Output:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from headrace.engine.state.carry_over import carry_over
 from headrace.engine.state.checkpoint import Manifest, QueryState
-from headrace.engine.state.workload import adopt, plan_workload
+from headrace.engine.state.workload import plan_workload
 from headrace.errors import StateError
 from headrace.kernels.chunks import APART, Chunk, holding
 from headrace.language import bind_query, parse_schema
@@ -47,7 +48,7 @@ def come(
     notes: list[str] = []
     plans = {name: planned(name, columns) for name in names}
     workload = plan_workload(plans, list(streams(columns).values()), None, {})
-    found = adopt(manifest, workload, {name: manifest.queries[name] for name in refused}, notes.append)
+    found = carry_over(manifest, workload, {name: manifest.queries[name] for name in refused}, notes.append)
     return found, "; ".join(notes)
 
 
