@@ -9,7 +9,7 @@ where Spark has written files for tasks and they do not have their names yet; it
 
 The pipeline has rows dated around the wall clock of their epoch, so that a replay which asked the clock again would
 admit other rows; two directly written queries and one that Spark SQL finishes; and flows: two joins, a row window, a
-function.
+function, a SELECT without a window.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ FLOWS = {
     "outer": "SELECT a.l, b.i FROM r AS a [RANGE 6 s] FULL JOIN r AS b [RANGE 2 s] ON a.s = b.s",
     "rows": "SELECT k, ts, i, SUM(i) AS v, COUNT(*) AS n, MEDIAN(x) AS m FROM r [PARTITION BY k ROWS 4]",
     "counted": "SELECT k, l FROM r [PARTITION BY k]",
+    "plain": "SELECT k, upper(s) AS u, i * 2 AS d, ts FROM r WHERE g > 0",
 }
 COUNTED = "k STRING, l BIGINT, n BIGINT"
 LATENESS_S = 20

@@ -16,6 +16,7 @@ from headrace.engine.operators.answering import Answering
 from headrace.engine.operators.join import JoinOperator
 from headrace.engine.operators.keyed import KeyedOperator
 from headrace.engine.operators.port import Checked, Operator, StepFunctions
+from headrace.engine.operators.select import SelectOperator
 from headrace.engine.operators.shedding import SheddingOperator
 from headrace.engine.sources.coming import Batch
 from headrace.engine.sources.read import United, read_stream, unite
@@ -104,6 +105,7 @@ def build_epochs(
     shedding = SheddingOperator(settings.engine(), None if once else trigger_s, coming, hooks)
     # One operator per kind; what is shed is known before answers say it.
     operators: tuple[Operator, ...] = (
+        SelectOperator(io, point.state_folder, hooks.probe),
         JoinOperator(io, point.state_folder, hooks.probe, settings.join, tuning.join_bytes),
         KeyedOperator(spark, point, io, tuning.flux, lambda: bin_bytes_from(spark), hooks.probe),
         shedding,

@@ -83,7 +83,8 @@ class Cut:
 
     Rows are sliced by the hash of their keys, as kind 0; those whose hash is in `hot`, or all if `rows` says so, go
     round the slices one by one instead, as kind `kind`. A store that is kept `apart` has chunks of its own, which are
-    not merged with others.
+    not merged with others. Rows that are `passing` are needed in their epoch and not after it: all such stores share a
+    chunk per task, which no manifest names.
     """
 
     slices: int = 1
@@ -91,6 +92,7 @@ class Cut:
     rows: bool = False
     hot: tuple[int, ...] = ()
     apart: bool = False
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +286,10 @@ class AbsorbTask:
     def _chunks(self, parts: list[tuple[str, int, int, pl.DataFrame]], apart: set[str]) -> tuple[Chunk, ...]:
         if self.folder is None:
             return ()
-        made = [write_chunk(self.folder, self.epoch, 0, [part for part in parts if part[0] not in apart])]
+        passing = {id_ for id_, cut in self.cuts.items() if cut.passing}
+        stays = [part for part in parts if part[0] not in apart and part[0] not in passing]
+        made = [write_chunk(self.folder, self.epoch, 0, stays)]
+        made += [write_chunk(self.folder, self.epoch, APART, [part for part in parts if part[0] in passing])]
         # Each by itself: one store may need its rows longer than another.
         made += [
             write_chunk(self.folder, self.epoch, APART, [part for part in parts if part[0] == id_])

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 MAGIC = b"HRCHUNK1"
-# The level of chunks that belong to one store and are not merged with others.
+# The level of chunks that are not merged with others: those of one store, or of rows that pass through an epoch.
 APART = -1
 _TAIL = struct.Struct("<II8s")
 # Small parts are mostly metadata; compressing them costs more than it saves.

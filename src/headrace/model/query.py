@@ -259,7 +259,10 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A continuous query, bound to its streams; with a lifetime it ends after so much event time."""
+    """A continuous query, bound to its streams; with a lifetime it ends after so much event time.
+
+    A root that is a scan or a union has no state: each of its rows is a result.
+    """
 
     name: str
     sql: str
@@ -304,6 +307,8 @@ class Query:
         if self.shedding.never:
             return "its file says never"
         match self.root:
+            case Scan() | Union():
+                return "without a row, its result is missing, and no other result tells of it"
             case RowsAggregate():
                 return "without a row, others would be the last of their key"
             case Step():

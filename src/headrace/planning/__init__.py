@@ -16,6 +16,7 @@ from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
+from headrace.planning.select import SelectPlan, plan_select
 from headrace.planning.sharing import (
     Kept,
     Known,
@@ -63,6 +64,7 @@ __all__ = [
     "RowsPlan",
     "Schedule",
     "Scheduled",
+    "SelectPlan",
     "Shedding",
     "Source",
     "StepPlan",
@@ -95,6 +97,7 @@ __all__ = [
     "plan_pipeline",
     "plan_query",
     "plan_rows",
+    "plan_select",
     "plan_step",
     "protected_edges",
     "share",

@@ -29,6 +29,7 @@ from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan
 from headrace.planning.scheduling import Schedule, groups_of, subgroup_of
+from headrace.planning.select import SelectPlan
 from headrace.planning.sharing import Kept, Workload, nodes_of, share
 from headrace.planning.synopsis import AnswerPlan
 from headrace.policies import FluxSettings, JoinStats, SideStats, choose_way, tuning_of
@@ -165,6 +166,11 @@ RATE, EPOCHS = 100_000.0, 5
 
 def _flow(plan: FlowPlan, wanted: str, flux: FluxSettings) -> dict[str, Any]:
     """How a query whose results come with its rows is run, as far as that is known before any row is."""
+    if isinstance(plan, SelectPlan):
+        return {
+            "select": {output.name: plan.sql_of(output) for output in plan.query.finish.outputs},
+            "why": "each row is a result by itself: nothing is kept between epochs",
+        }
     if not isinstance(plan, JoinPlan):
         return _keyed(plan, flux)
     side = SideStats(RATE, EPOCHS * RATE)
@@ -256,8 +262,9 @@ def _synopsis(kept: Kept) -> dict[str, Any]:
 # How many Spark jobs an epoch takes, whatever its rows.
 JOBS = (
     "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 for all joins that "
-    "do, 1 for all row windows and functions, 1 or more per other due query or join, and per row window or function "
-    "that computes columns or has another sink; 1 per node whose results another reads"
+    "do, 1 for all SELECTs without a window to Parquet, 1 for all row windows and functions, 1 or more per other due "
+    "query or join, and per row window or function that computes columns or has another sink; 1 per node whose results "
+    "another reads"
 )
 
 
@@ -307,6 +314,8 @@ def _lines(head: str, node: dict[str, Any], tail: str) -> list[str]:
     streams, indent = ", ".join(node["streams"]), " " * (len(head) - len(head.lstrip()) + 4)
     if "way" in node:
         lines = _join_lines(head, node, tail, indent)
+    elif "select" in node:
+        lines = [f"{head}each row of {streams} as {', '.join(node['select'])}{tail}", f"{indent}{node['why']}"]
     elif "mini_partitions_per_bin" in node:
         what = f"{node['function']} (state of version {node['version']}) over " if node["function"] else ""
         lines = [f"{head}{what}{node['window']} over {streams}{tail}", f"{indent}{node['why']}"]

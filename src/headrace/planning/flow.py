@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from headrace.model import Column, Query, Stream, TimeWindow, streams_of
+from headrace.errors import Problem, SpecError
+from headrace.model import Column, DataType, Kind, Query, Stream, TimeWindow, streams_of
 from headrace.policies import last_end_with_rows
 
-__all__ = ["Derived", "FlowPlan", "NodePlan", "RowFeed", "RowStore"]
+__all__ = ["Derived", "FlowPlan", "NodePlan", "RowFeed", "RowStore", "refuse_unkept"]
 
 
 @dataclass(frozen=True)
@@ -130,3 +131,20 @@ class FlowPlan(NodePlan):
     def store(self, role: str) -> RowStore:
         """The store of one role."""
         return next(store for store in self.stores if store.role == role)
+
+
+def refuse_unkept(columns: Iterable[Column], query: str, who: str) -> None:
+    """SpecError for a column whose type no store can hold."""
+    for column in columns:
+        if _has(column.type, (Kind.MAP, Kind.INTERVAL, Kind.NULL)):
+            raise SpecError(
+                Problem(
+                    f"{who} cannot keep a column of the type {column.type}",
+                    query=query,
+                    hint="use to_json(...) for a map, unix_micros(...) or a CAST for a span of time or a NULL",
+                )
+            )
+
+
+def _has(type_: DataType, kinds: tuple[Kind, ...]) -> bool:
+    return type_.kind in kinds or any(_has(field.type, kinds) for field in type_.fields)

@@ -10,6 +10,7 @@ from headrace.model import Edge, Feed, Graph, Join, Node, Query, SinkSpec, Strea
 from headrace.planning.flow import FlowPlan, NodePlan, RowFeed
 from headrace.planning.join import JoinPlan
 from headrace.planning.row_window import RowsPlan, StepPlan
+from headrace.planning.select import SelectPlan
 from headrace.planning.sharing import Kept, Workload, streams_read
 from headrace.planning.synopsis import AnswerPlan
 from headrace.units import format_duration
@@ -92,7 +93,7 @@ def _add_answer(draft: _Draft, workload: Workload, name: str, plan: AnswerPlan) 
 
 
 def _add_flow(draft: _Draft, workload: Workload, owner: str, plan: FlowPlan) -> str:
-    """The node of a join, a row window or a function, with what is below it; its id."""
+    """The node of a SELECT, a join, a row window or a function, with what is below it; its id."""
     node = draft.node(flow_id(plan), _kind(plan), _says(plan), owner)
     for store in plan.stores:
         for number, feed in enumerate(store.feeds):
@@ -120,15 +121,29 @@ def _described(kept: Kept) -> str:
     keys = f" by {', '.join(feed.keys)}" if feed.keys else ""
     text = f"panes of {format_duration(kept.pane_us)}{keys}" + (f", {feed.detail}" if feed.detail else "")
     # How a sketch is kept is an expression of many lines.
+    return _cut_short(text)
+
+
+def _cut_short(text: str) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _kind(plan: FlowPlan) -> str:
-    return "join" if isinstance(plan, JoinPlan) else "rows" if isinstance(plan, RowsPlan) else "function"
+    match plan:
+        case SelectPlan():
+            return "select"
+        case JoinPlan():
+            return "join"
+        case RowsPlan():
+            return "rows"
+        case _:
+            return "function"
 
 
 def _says(plan: FlowPlan) -> str:
     match plan:
+        case SelectPlan():
+            return _cut_short(f"each row as {', '.join(output.name for output in plan.query.finish.outputs)}")
         case JoinPlan():
             join = plan.join
             return f"{join.how} join of {join.left.alias} {join.left.window} and {join.right.alias} {join.right.window}"
@@ -148,7 +163,7 @@ def _source(stream: str) -> str:
 
 
 def flow_id(plan: FlowPlan) -> str:
-    """The name of a join, a row window or a function, made of its content; derived streams are named so, too."""
+    """The name of a node that makes results of rows, made of its content; derived streams are named so, too."""
     feeds = [[store.role, f.stream, f.where, f.columns, f.keys] for store in plan.stores for f in store.feeds]
     return f"{_kind(plan)}-{_digest([feeds, _rest(plan)])}"
 
@@ -160,6 +175,8 @@ def _rest(plan: FlowPlan) -> list[object]:
         where = None if root.where is None else root.where.sql
         columns = [[column.name, column.sql] for column in root.columns]
         return [root.how, root.on.sql, where, repr(root.left.window), repr(root.right.window), columns]
+    if isinstance(plan, SelectPlan):
+        return [[output.name, output.sql] for output in plan.query.finish.outputs]
     if isinstance(plan, RowsPlan):
         return [plan.root.window.rows, [[repr(a), column] for a, column, _ in plan.arguments], repr(plan.query.finish)]
     assert isinstance(plan, StepPlan)

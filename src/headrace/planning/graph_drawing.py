@@ -13,6 +13,7 @@ __all__ = ["draw_graph", "graph_json"]
 _SHAPES = {
     "source": ("([", "])"),
     "synopsis": ("[(", ")]"),
+    "select": ("[", "]"),
     "join": ("{{", "}}"),
     "rows": ("[", "]"),
     "function": ("[/", "/]"),

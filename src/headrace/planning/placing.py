@@ -18,6 +18,7 @@ from headrace.planning.flow import FlowPlan, NodePlan, RowFeed
 from headrace.planning.graph import flow_id
 from headrace.planning.join import JoinPlan
 from headrace.planning.rates import GUESSED_VALUES, Flowing, KnownRates, row_bytes, selectivity, stream_flow, width_of
+from headrace.planning.select import SelectPlan
 from headrace.planning.sharing import Kept, Workload
 from headrace.planning.synopsis import AnswerPlan
 from headrace.policies.placement import Flow, Part, Problem
@@ -278,4 +279,4 @@ def _without(sql: str, feed: RowFeed) -> str:
 
 
 def _word(plan: FlowPlan) -> str:
-    return "join" if isinstance(plan, JoinPlan) else "rows"
+    return "join" if isinstance(plan, JoinPlan) else "select" if isinstance(plan, SelectPlan) else "rows"

@@ -35,6 +35,7 @@ from headrace.model import (
 from headrace.planning.flow import Derived, FlowPlan, NodePlan
 from headrace.planning.join import PAIR_TIME, JoinPlan, plan_join
 from headrace.planning.row_window import plan_rows, plan_step
+from headrace.planning.select import plan_select
 from headrace.planning.synopsis import AnswerPlan, plan_answer
 
 __all__ = ["plan_query"]
@@ -54,6 +55,8 @@ def _planned(query: Query) -> AnswerPlan | FlowPlan:
     query = replace(query, root=root)
     plan: AnswerPlan | FlowPlan
     match root:
+        case Scan() | Union():
+            plan = plan_select(query)
         case Join():
             plan = plan_join(query)
         case RowsAggregate():
@@ -68,6 +71,9 @@ def _planned(query: Query) -> AnswerPlan | FlowPlan:
 def _over(root: Operator) -> tuple[Operator, tuple[NodePlan, ...]]:
     """A node's operator over streams alone, and the nodes that make those of them that are derived."""
     match root:
+        case Scan() | Union():
+            inner, below = _fed(root)
+            return inner, _once(below)
         case Join(left=left, right=right):
             (one, before), (other, after) = _fed(left.input), _fed(right.input)
             sides = replace(left, input=one), replace(right, input=other)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.errors import Problem, SpecError
 from headrace.model import Aggregate, Column, DataType, Kind, Query, RowsAggregate, Scan, Step
-from headrace.planning.flow import FlowPlan, RowFeed, RowStore
+from headrace.planning.flow import FlowPlan, RowFeed, RowStore, refuse_unkept
 from headrace.planning.synopsis import argument_of, column_of, normal, scans_of
 
 __all__ = ["RowsPlan", "StepPlan", "plan_rows", "plan_step"]
@@ -77,15 +77,7 @@ def plan_step(query: Query) -> StepPlan:
 def _store(
     query: Query, scans: tuple[Scan, ...], kept: dict[tuple[str, ...], Column], keys: tuple[str, ...]
 ) -> RowStore:
-    for column in kept.values():
-        if _has(column.type, (Kind.MAP, Kind.INTERVAL, Kind.NULL)):
-            raise SpecError(
-                Problem(
-                    f"a row window or a function cannot keep a column of the type {column.type}",
-                    query=query.name,
-                    hint="use to_json(...) for a map, unix_micros(...) or a CAST for a span of time or a NULL",
-                )
-            )
+    refuse_unkept(kept.values(), query.name, "a row window or a function")
     feeds = tuple(
         RowFeed(
             scan.stream,
@@ -96,10 +88,6 @@ def _store(
         for i, scan in enumerate(scans)
     )
     return RowStore(query.name, "rows", query.sql, feeds, tuple(kept.values()))
-
-
-def _has(type_: DataType, kinds: tuple[Kind, ...]) -> bool:
-    return type_.kind in kinds or any(_has(field.type, kinds) for field in type_.fields)
 
 
 def _comparable(store: RowStore) -> tuple[str, ...]:

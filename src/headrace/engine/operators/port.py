@@ -1,7 +1,7 @@
 """The port behind which all operators run: what an epoch tells them, and what they make of it.
 
-An operator serves all nodes of its kind (aggregates, joins, row windows and functions). The epoch knows this port and
-no kind; it calls
+An operator serves all nodes of its kind (plain SELECTs, aggregates, joins, row windows and functions). The epoch knows
+this port and no kind; it calls
 
     check     when queries come: refuses what cannot run, before anything depends on it
     decide    1 admit: what the operator will do, with the reason; logged before it acts, read again on replay

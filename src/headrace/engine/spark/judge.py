@@ -61,8 +61,8 @@ def _finish(root: Operator, finish: Finish, query: Query, rows: DataFrame) -> Fi
         if finish.having is not None:
             _types(answers, [finish.having], query)
         return replace(finish, outputs=tuple(replace(o, type=t) for o, t in zip(finish.outputs, types, strict=True)))
-    if isinstance(root, Join):
-        known = {column.name: column.type for column in root.columns}
+    if isinstance(root, Join | Scan | Union):
+        known = {column.name: column.type for column in columns_of(root)}
         return replace(finish, outputs=tuple(replace(o, type=known[o.sql]) for o in finish.outputs))
     return finish
 

@@ -10,13 +10,13 @@ from headrace.errors import Problem, SpecError
 from headrace.language.sql.aggregates import is_aggregate
 from headrace.language.sql.brackets import RowsClause
 from headrace.language.sql.from_clause import FromBinder, Source
-from headrace.language.sql.joined import bind_joined
 from headrace.language.sql.reading import read_query
 from headrace.language.sql.refusals import refusal
 from headrace.language.sql.relation import JoinRelation, Projection, streams_in
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.results import bind_results
 from headrace.language.sql.rows import bind_rows
+from headrace.language.sql.selected import bind_selected
 from headrace.language.sql.windowed import bind_windowed, window_call
 from headrace.model import Finish, Operator, Query, QueryShedding, SinkSpec, StepFunction, Stream
 from headrace.units import parse_duration
@@ -72,9 +72,9 @@ def _bind(report: Report, streams: Mapping[str, Stream], step: StepFunction | No
         tree = tree.this
     if isinstance(tree, exp.SetOperation):
         raise Fault(
-            "UNION at the top has no window",
+            "a query is one SELECT, not a UNION",
             tree.expression,
-            "write SELECT ... FROM (... UNION ALL ...) AS x [WINDOW 10 min]",
+            "write SELECT ... FROM (... UNION ALL ...) AS x",
         )
     if not isinstance(tree, exp.Select):
         raise Fault(
@@ -101,33 +101,27 @@ def _bind_select(
         raise Fault("a function needs keys", select.args["from_"], "write FROM s [PARTITION BY k]")
     if source.window is not None or window_call(select) is not None:
         return bind_windowed(select, source, report)
-    aggregated = select.args.get("group") is not None or any(
+    if select.args.get("group") is None and not any(
         is_aggregate(part) for item in select.expressions for part in item.walk()
-    )
-    base = source.relation
-    while isinstance(base, Projection):
-        base = base.base
-    joined = isinstance(base, JoinRelation)
-    if joined and not aggregated:
-        return bind_joined(select, source, report)
-    raise _no_window(select, source, aggregated, joined)
+    ):
+        return bind_selected(select, source, report)
+    raise _no_window(select, source)
 
 
-def _no_window(select: exp.Select, source: Source, aggregated: bool, joined: bool) -> Fault:
+def _no_window(select: exp.Select, source: Source) -> Fault:
+    """Why an aggregate needs a window, or what else is wrong with its SELECT list."""
     refused = (refusal(part) for item in select.expressions for part in item.walk())
     first = next((fault for fault in refused if fault is not None), None)
     if first is not None:
         return first
-    at = select.args["from_"]
-    if joined:
+    at, base = select.args["from_"], source.relation
+    while isinstance(base, Projection):
+        base = base.base
+    if isinstance(base, JoinRelation):
         return Fault("an aggregate over a join needs a window", at,
                      "write FROM (SELECT ... JOIN ...) AS j [WINDOW 10 min SLIDE 2 min], "
                      "or GROUP BY window(a.ts, '10 minutes')")  # fmt: skip
     name = select.args["from_"].this.alias_or_name or streams_in(source.relation)[0]
-    if aggregated:
-        return Fault(f"an aggregate over '{name}', which never ends, needs a window", at,
-                     f"write FROM {name} [WINDOW 10 min SLIDE 2 min], "
-                     "or GROUP BY window(ts, '10 minutes')")  # fmt: skip
-    return Fault(f"a plain SELECT from '{name}' has no window", at,
-                 f"write FROM {name} [WINDOW 10 min SLIDE 2 min] with an aggregate, {name} [PARTITION BY k ROWS 100], "
-                 f"or join it: {name} [RANGE 10 s] JOIN ...")  # fmt: skip
+    return Fault(f"an aggregate over '{name}', which never ends, needs a window", at,
+                 f"write FROM {name} [WINDOW 10 min SLIDE 2 min], "
+                 "or GROUP BY window(ts, '10 minutes')")  # fmt: skip

@@ -1,26 +1,35 @@
-"""A join whose pairs are the results themselves."""
+"""A SELECT without a window: every admitted row, or every pair of a join, is a result by itself."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.language.sql.clauses import refuse_clauses
 from headrace.language.sql.columns import Columns
 from headrace.language.sql.emit import emit
 from headrace.language.sql.from_clause import Source, bind_condition
 from headrace.language.sql.names import Scope, bind_names
 from headrace.language.sql.outputs import check_names
 from headrace.language.sql.relation import lower
-from headrace.language.sql.report import Report
+from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import select_items
 from headrace.model import Finish, Operator, Output
 
-__all__ = ["bind_joined"]
+__all__ = ["bind_selected"]
+
+_WINDOW = "give it a window: [WINDOW 10 min SLIDE 2 min] after the stream or the subquery, or window(ts, '10 minutes')"
+_UNBOUNDED = {
+    "having": ("HAVING is about groups, and a SELECT without a window has none", "use WHERE"),
+    "distinct": ("DISTINCT would have to remember every row of a stream that never ends", _WINDOW),
+    "order": ("ORDER BY would have to wait for the end of a stream that never ends", _WINDOW),
+    "limit": ("LIMIT over a stream that never ends has no rows to choose from but the first", _WINDOW),
+}
 
 
-def bind_joined(select: exp.Select, source: Source, report: Report) -> tuple[Operator, Finish]:
-    """Operator and finish of a join without aggregates; notes problems, raises Fault."""
-    refuse_clauses(select, ("order", "limit", "distinct", "having"), "the results of a join never end")
+def bind_selected(select: exp.Select, source: Source, report: Report) -> tuple[Operator, Finish]:
+    """Operator and finish of a SELECT without windows and aggregates; notes problems, raises Fault."""
+    for name, (why, hint) in _UNBOUNDED.items():
+        if (clause := select.args.get(name)) is not None:
+            raise Fault(why, clause, hint)
     scope = Scope(source.relation.columns)
     columns = Columns(scope)
     where = None
