@@ -38,6 +38,14 @@ def write_logs(folder: Path, rows: int = 3000) -> list[tuple[int, str, int]]:
 def test_what_is_written_without_a_source_is_sound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["init", str(tmp_path / "new")], False) == 0
     assert f"next: headrace run {tmp_path}/new/pipeline.yml --once --flush" in capsys.readouterr().out
+
+
+def test_the_next_step_is_called_as_this_one_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_COMMAND", "./run headrace")
+    assert _run(["init", str(tmp_path)], False) == 0
+    assert f"next: ./run headrace run {tmp_path}/pipeline.yml" in capsys.readouterr().out
     assert _run(["check", str(tmp_path / "new" / "pipeline.yml")], False) == 0
 
 

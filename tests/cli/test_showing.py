@@ -21,6 +21,7 @@ def status(queries: dict[str, Any]) -> dict[str, Any]:
     group = {"group": "a1b2", "costs_s": [0.1, 0.01, 0.0], "periods_us": {"20000000": 20_000_000}}
     return {
         "checkpoint": "state",
+        "engine": {"owner": "process 7 on here", "alive": True},
         "epoch": 7,
         "streams": {},
         "queries": queries,
@@ -52,6 +53,27 @@ def test_a_small_status(capsys: pytest.CaptureFixture[str]) -> None:
         "a1b2", "r", "r.k, r.g", "r.i > [1]", "2", "20 s", "the beginning",
     ]  # fmt: skip
     assert "schedule of epoch 7: hybrid; 0.60 s of 1.00 s\n  a1b2: together every 40 s" in text
+
+
+@pytest.mark.parametrize(
+    ("owner", "alive", "line", "state"),
+    [
+        ("process 7 on here", True, "checkpoint state: process 7 on here runs it", "running"),
+        (None, False, "checkpoint state: no engine runs it", "stopped"),
+        ("process 7 on here", False, "the last one, process 7 on here, did not come to its end", "stopped"),
+        ("process 7 on there", None, "checkpoint state: process 7 on there has it, or died with it", "running"),
+    ],
+)
+def test_a_status_says_whether_an_engine_runs(
+    capsys: pytest.CaptureFixture[str], owner: str | None, alive: bool | None, line: str, state: str
+) -> None:
+    shown = status({"good": query(), "bad": query("failed", cause="no")})
+    show_status({**shown, "engine": {"owner": owner, "alive": alive}})
+    text = capsys.readouterr().out
+    assert line in text
+    states = {row.split("│")[1].strip(): row.split("│")[2].strip() for row in text.splitlines() if row.count("│") > 3}
+    assert states["good"] == state
+    assert states["bad"] == "failed: no"
 
 
 def test_a_status_of_240_queries_shows_those_that_need_a_look(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +117,7 @@ def test_rejected_rows_show_what_was_removed_to_keep_within_limits(capsys: pytes
     shown["rejected"] = {"files": 1, "bytes": 10, "removed_files": 3, "removed_bytes": 90}
     show_status(shown)
     out = capsys.readouterr().out
-    assert "the newest of 1 rejected rows are kept" in out
+    assert "1 of 10 rows of stream 'r' were rejected\nthe newest of them are kept, with the reason" in out
     assert "3 older files of rejected rows were removed to keep within the limits" in out
 
 

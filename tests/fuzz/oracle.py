@@ -66,8 +66,8 @@ class Oracle:
     def _ask(self, query: Query, ends: Iterable[int]) -> Judged:
         listed = ", ".join(f"({end}L)" for end in ends)
         table = f"(SELECT * FROM VALUES {listed} AS given(e))" if listed else "(SELECT 0L AS e WHERE false)"
-        # After the words array and map Spark's lexer takes >> for the end of two types, unless they are quoted.
-        sql = re.sub(r"\b(array|map)\(", r"`\1`(", query.judge.replace("@ENDS@", table), flags=re.IGNORECASE)
+        # After the words array, map and struct Spark's lexer takes >> for the end of two types, unless they are quoted.
+        sql = re.sub(r"\b(array|map|struct)\(", r"`\1`(", query.judge.replace("@ENDS@", table), flags=re.IGNORECASE)
         try:
             frame = self.session.sql(sql)
         except Exception as error:

@@ -3,11 +3,12 @@ place again, as another engine would."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 
-from headrace.engine.state.storage import Storage
+from headrace.engine.state.storage import Holder, Storage
 from headrace.errors import LockedError
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "test_a_file_is_created_once_only",
     "test_a_file_that_is_not_there_is_nothing",
     "test_a_folder_is_deleted_with_all_in_it",
+    "test_a_lock_has_a_holder_until_it_is_given_back",
     "test_a_lock_is_free_after_release",
     "test_a_lock_keeps_a_second_engine_out",
     "test_a_move_needs_its_source",
@@ -159,6 +161,20 @@ def test_a_refused_lock_names_its_owner_and_the_remedy(storage: Storage, reopen:
             reopen().lock("lock")
     finally:
         held.release()
+
+
+def test_a_lock_has_a_holder_until_it_is_given_back(storage: Storage, reopen: Reopen):
+    assert reopen().holder("lock") == Holder()
+    held = storage.lock("lock")
+    try:
+        found = reopen().holder("lock")
+        assert found.owner is not None
+        assert found.owner.startswith(f"process {os.getpid()} on ")
+        assert found.alive in (True, None), "it is not said to be dead"
+        assert held.lost(look=True) is None, "being looked at does not free it"
+    finally:
+        held.release()
+    assert reopen().holder("lock") == Holder()
 
 
 def test_a_lock_is_free_after_release(storage: Storage, reopen: Reopen):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from importlib.metadata import version
@@ -73,7 +74,8 @@ def init(
     from headrace.cli.starting import write_first_pipeline
 
     file, found = write_first_pipeline(folder, source)
-    typer.echo(f"{file}: {found}\nnext: headrace run {file} --once --flush")
+    command = os.environ.get("HEADRACE_COMMAND", "headrace")
+    typer.echo(f"{file}: {found}\nnext: {command} run {file} --once --flush")
 
 
 @app.command()

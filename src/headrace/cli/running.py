@@ -15,7 +15,7 @@ from rich.live import Live
 from headrace.cli.checking import examine
 from headrace.cli.json_log import JsonLog
 from headrace.cli.rereading import Rereading
-from headrace.cli.showing import epoch_line, live_view
+from headrace.cli.showing import epoch_line, live_view, rejected_lines
 from headrace.cli.stopping import Stopped, Stopping
 from headrace.engine import Hooks, Manifest, Run, build_session, describe, session_settings, start
 from headrace.errors import EngineError, SpecError
@@ -48,10 +48,13 @@ class _Shown:
         self._checkpoint = checkpoint
         self._live: Live | None = None
         self._last_s = 0.0
+        self._line = ""
         console = Console()
         if console.is_terminal:
             self._live = Live("starting Spark", console=console, refresh_per_second=4)
             self._live.start()
+        else:
+            typer.echo("starting Spark", err=True)
 
     def note(self, text: str) -> None:
         typer.echo(f"note: {hide(text)}", err=True)
@@ -65,14 +68,21 @@ class _Shown:
             self._live.update(live_view(status))
         elif time.monotonic() - self._last_s >= LINE_EVERY_S:
             self._last_s = time.monotonic()
-            typer.echo(epoch_line(status))
+            self._line = epoch_line(status)
+            typer.echo(self._line)
         sys.stdout.flush()
 
     def close(self, manifest: Manifest | None) -> None:
         if self._live is not None:
             self._live.stop()
-        elif manifest is not None and manifest.epoch >= 0:
-            Console(width=140).print(live_view(describe(self._checkpoint, manifest)))
+        if manifest is None or manifest.epoch < 0:
+            return
+        status = describe(self._checkpoint, manifest)
+        if self._live is None:
+            shown = epoch_line(status) == self._line
+            Console(width=140).print(live_view(status, with_epoch=not shown))
+        for line in rejected_lines(status):
+            self.note(line)
 
 
 def run_pipeline(

@@ -61,13 +61,14 @@ def _queries(status: dict[str, Any]) -> Group:
     table = Table(title="queries", title_justify="left", expand=False)
     for name in ("query", "state", *numbers, "answered up to"):
         table.add_column(name, justify="right" if name in numbers else "left")
+    stopped = status.get("engine", {}).get("alive") is False
     items = list(status["queries"].items())
     if len(items) > SHOWN:
         items.sort(key=lambda item: (item[1]["state"] != "failed", -item[1]["late_us"]))
     for name, q in items[:SHOWN]:
         table.add_row(
             name,
-            f"failed: {q['cause']}" if q["state"] == "failed" else q["state"],
+            _state_of(q, stopped),
             f"{q['answers']:,}",
             f"{q['rows']:,}" if q["rows"] else "-",
             _period(q["requested_period_us"]),
@@ -82,6 +83,12 @@ def _queries(status: dict[str, Any]) -> Group:
     states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     late = max(q["late_us"] for q in rest)
     return Group(table, f"... and {len(rest)} more ({states}), at most {_period(late)} late")
+
+
+def _state_of(query: dict[str, Any], stopped: bool) -> str:
+    if query["state"] == "failed":
+        return f"failed: {query['cause']}"
+    return "stopped" if stopped and query["state"] == "running" else str(query["state"])
 
 
 def _period(us: int | None) -> str:
@@ -167,13 +174,43 @@ def schedule_lines(decision: dict[str, Any]) -> list[str]:
     return lines
 
 
-def live_view(status: dict[str, Any]) -> Group:
+def live_view(status: dict[str, Any], *, with_epoch: bool = True) -> Group:
     """Streams, queries and the last epoch."""
     if status["epoch"] < 0:
         return Group("waiting for the first rows")
     state = status["state"]
     held = f"state: {format_bytes(state['bytes'])} in {state['chunks']} chunks"
-    return Group(_streams(status), _queries(status), epoch_line(status), held)
+    epoch = [epoch_line(status)] if with_epoch else []
+    return Group(_streams(status), _queries(status), *epoch, held)
+
+
+def rejected_lines(status: dict[str, Any]) -> list[str]:
+    """Which streams have lost rows that could not be read, and where these rows are."""
+    counts = {name: (s["rejected"], s["rows_in"]) for name, s in status["streams"].items() if s["rejected"]}
+    lines = [f"{gone:,} of {all_:,} rows of stream '{name}' were rejected" for name, (gone, all_) in counts.items()]
+    if lines:
+        removed = status.get("rejected", {}).get("removed_files", 0)
+        kept = "the newest of them are kept" if removed else "they are kept"
+        lines.append(f"{kept}, with the reason, in {status['checkpoint']}/rejected")
+        if removed:
+            lines.append(f"{removed:,} older files of rejected rows were removed to keep within the limits")
+    return lines
+
+
+def _engine_line(engine: dict[str, Any]) -> str:
+    """Whether an engine runs, in words.
+
+    >>> _engine_line({"owner": "process 7 on a", "alive": True})
+    'process 7 on a runs it'
+    >>> _engine_line({"owner": "process 7 on a", "alive": False})
+    'no engine runs it; the last one, process 7 on a, did not come to its end'
+    """
+    owner, alive = engine["owner"], engine["alive"]
+    if owner is None:
+        return "no engine runs it"
+    if alive is None:
+        return f"{owner} has it, or died with it"
+    return f"{owner} runs it" if alive else f"no engine runs it; the last one, {owner}, did not come to its end"
 
 
 def show_status(status: dict[str, Any]) -> None:
@@ -181,7 +218,7 @@ def show_status(status: dict[str, Any]) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    console.print(f"checkpoint {status['checkpoint']}", highlight=False)
+    console.print(f"checkpoint {status['checkpoint']}: {_engine_line(status['engine'])}", highlight=False, markup=False)
     if status["epoch"] < 0:
         console.print("no epoch has been committed yet")
         return
@@ -198,10 +235,5 @@ def show_status(status: dict[str, Any]) -> None:
             console.print(f"epoch {decision['epoch']}: stream {idle['stream']} is idle ({idle['reason']})")
         if decision["flush"]:
             console.print(f"epoch {decision['epoch']}: flushed ({decision['flush']['reason']})")
-    rejected = sum(s["rejected"] for s in status["streams"].values())
-    if rejected:
-        gone = status.get("rejected", {}).get("removed_files", 0)
-        kept = f"the newest of {rejected:,}" if gone else f"{rejected:,}"
-        console.print(f"{kept} rejected rows are kept, with the reason, in {status['checkpoint']}/rejected")
-        if gone:
-            console.print(f"{gone:,} older files of rejected rows were removed to keep within the limits")
+    for line in rejected_lines(status):
+        console.print(line, markup=False, highlight=False)

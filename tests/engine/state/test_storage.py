@@ -61,6 +61,9 @@ def test_a_lock_is_gone_with_its_process(tmp_path: Path):
     child = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, capture_output=True, text=True)
     assert child.returncode == -9, child.stderr
     assert (tmp_path / "lock").read_text().startswith("process "), "it was held"
+    holder = LocalStorage(str(tmp_path)).holder("lock")
+    assert holder is not None
+    assert holder.alive is False
     lock = LocalStorage(str(tmp_path)).lock("lock")
     assert lock.lost(look=True) is None
     lock.release()

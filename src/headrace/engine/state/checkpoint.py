@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from headrace.engine.state.storage import Lock, Storage
+from headrace.engine.state.storage import Holder, Lock, Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.kernels.chunks import Chunk
 from headrace.model import (
@@ -285,6 +285,10 @@ class Checkpoint:
                 f"epoch {manifest.epoch} of {self.storage.root} was committed by another engine; this one stops"
             ) from exc
         self._persisted = chunks
+
+    def holder(self) -> Holder:
+        """Which engine has the checkpoint, or had it last without giving it back."""
+        return self.storage.holder("lock")
 
     def check_lock(self, look: bool = False) -> None:
         """LockedError if this engine has lost the checkpoint, or must assume so."""

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.engine.state.lease import Lease
+from headrace.engine.state.lease import Holder, Lease, newest_link
 from headrace.policies.lease import LeaseTimes
 
 __all__ = ["HadoopStorage"]
@@ -156,6 +156,13 @@ class HadoopStorage:
 
     def persist_all(self, folder: str) -> None:
         """Nothing: these file systems keep what was closed."""
+
+    def holder(self, path: str) -> Holder:
+        newest = newest_link(self, f"{path}.links")
+        if newest is None or newest.released:
+            return Holder()
+        # Whether its owner still renews it takes as long to tell as a start would wait.
+        return Holder(newest.owner, None)
 
     def lock(self, path: str) -> Lease:
         return Lease(self, f"{path}.links", self._lease)

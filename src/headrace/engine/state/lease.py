@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from headrace.engine.clocks import steady_s
@@ -30,12 +30,20 @@ from headrace.policies.lease import (
     watch,
 )
 
-__all__ = ["Lease", "LinkStorage"]
+__all__ = ["Holder", "Lease", "LinkStorage", "newest_link"]
 
 # Whose links vanish while they are read belongs to an engine that renews: its newest is found by looking again.
 _LOOKS = 5
 # A release does not wait longer than this for a renewal under way.
 _RELEASE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock, or held it last without giving it back; `alive` is None where that cannot be told from here."""
+
+    owner: str | None = None
+    alive: bool | None = False
 
 
 class LinkStorage(Protocol):
@@ -177,12 +185,17 @@ class Lease:
         self._storage.create(f"{self._folder}/{number}", json.dumps(content).encode())
 
     def _newest(self) -> Link | None:
-        for _ in range(_LOOKS):
-            numbers = [int(name) for name in self._storage.names(self._folder) if name.isdigit()]
-            if not numbers:
-                return None
-            data = self._storage.read(f"{self._folder}/{max(numbers)}")
-            if data is not None:
-                found = json.loads(data)
-                return Link(max(numbers), found["id"], found["owner"], found["released"])
-        raise OSError(f"the links in {self._storage.root}/{self._folder} cannot be read: they vanish")
+        return newest_link(self._storage, self._folder)
+
+
+def newest_link(storage: LinkStorage, folder: str) -> Link | None:
+    """The last link of a chain, if it has any."""
+    for _ in range(_LOOKS):
+        numbers = [int(name) for name in storage.names(folder) if name.isdigit()]
+        if not numbers:
+            return None
+        data = storage.read(f"{folder}/{max(numbers)}")
+        if data is not None:
+            found = json.loads(data)
+            return Link(max(numbers), found["id"], found["owner"], found["released"])
+    raise OSError(f"the links in {storage.root}/{folder} cannot be read: they vanish")

@@ -17,16 +17,29 @@ from typing import IO, Any, Protocol
 
 from headrace.engine.spark.session import tuning_from
 from headrace.engine.state.hadoop_storage import HadoopStorage
+from headrace.engine.state.lease import Holder
 from headrace.errors import LockedError
 
 # What file systems say that have no links, or let nobody make any.
 _NO_LINKS = frozenset(
     {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )
+# Locks of the operating system, where it lists them.
+_LOCKS = Path("/proc/locks")
 # Disks write many files at once sooner than one after the other.
 _SYNCS_AT_ONCE = 8
 
-__all__ = ["HadoopStorage", "LocalStorage", "Lock", "Storage", "for_spark", "is_remote", "open_storage", "place_of"]
+__all__ = [
+    "HadoopStorage",
+    "Holder",
+    "LocalStorage",
+    "Lock",
+    "Storage",
+    "for_spark",
+    "is_remote",
+    "open_storage",
+    "place_of",
+]
 
 
 class Lock(Protocol):
@@ -78,6 +91,9 @@ class Storage(Protocol):
 
     def lock(self, path: str) -> Lock:
         """Takes the lock; LockedError if another engine has it."""
+
+    def holder(self, path: str) -> Holder:
+        """Who has the lock, without touching it."""
 
 
 def is_remote(root: str) -> bool:
@@ -240,6 +256,9 @@ class LocalStorage:
     def lock(self, path: str) -> Lock:
         return _FileLock(self._path(path))
 
+    def holder(self, path: str) -> Holder:
+        return _file_holder(self._path(path))
+
 
 class _Unsettled:
     """Files and folders of this process that must be on disk before the next file is created."""
@@ -280,6 +299,20 @@ def _sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def _file_holder(path: Path) -> Holder:
+    """Taking the lock to find out would refuse an engine that starts just then: the kernel's list says who has it."""
+    try:
+        owner, inode = path.read_text().strip() or None, path.stat().st_ino
+    except FileNotFoundError:
+        return Holder()
+    if owner is None:
+        return Holder()
+    if not owner.endswith(f" on {socket.gethostname()}") or not _LOCKS.exists():
+        return Holder(owner, None)
+    held = (line.split() for line in _LOCKS.read_text().splitlines() if " FLOCK " in line)
+    return Holder(owner, any(words[5].rpartition(":")[2] == str(inode) for words in held))
 
 
 class _FileLock:

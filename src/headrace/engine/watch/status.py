@@ -39,7 +39,8 @@ def describe_checkpoint(root: str) -> dict[str, Any]:
     manifest = checkpoint.latest()
     workload = None if manifest is None else description_of(checkpoint, manifest)
     rejected = RejectedRows(storage).account()
-    return {**describe(storage.root, manifest, workload), "rejected": rejected, "decisions": decisions}
+    described = describe(storage.root, manifest, workload)
+    return {**described, "engine": asdict(checkpoint.holder()), "rejected": rejected, "decisions": decisions}
 
 
 def describe(root: str, manifest: Manifest | None, workload: Workload | Description | None = None) -> dict[str, Any]:

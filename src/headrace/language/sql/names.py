@@ -95,6 +95,11 @@ class Scope:
             )
         columns = [column for _, column in self.visible()]
         if len(parts) > 1:
+            dotted = [column for column in columns if column.lower() in _prefixes(parts)]
+            if dotted:
+                return Fault(
+                    f"'{name}' has no field '{parts[1]}'", at, f"the dot is part of a name: write `{dotted[0]}`"
+                )
             return Fault(f"unknown table or column '{name}'", at, nearest(name, [*self.tables, *columns]))
         return Fault(f"unknown column '{name}' in {self._where()}", at, nearest(name, [*columns, *self.aliases]))
 
@@ -102,6 +107,15 @@ class Scope:
         return " and ".join(
             "the subquery" if table.startswith("_subquery") else f"'{table}'" for table in self.tables if table
         )
+
+
+def _prefixes(parts: list[str]) -> set[str]:
+    """What a dotted name may be if dots are part of it.
+
+    >>> sorted(_prefixes(["id", "orig", "H"]))
+    ['id.orig', 'id.orig.h']
+    """
+    return {".".join(parts[:end]).lower() for end in range(2, len(parts) + 1)}
 
 
 def bind_names(node: exp.Expr, scope: Scope) -> exp.Expr:
