@@ -245,8 +245,9 @@ class AbsorbTask:
     projection: Projection
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     keep: Mapping[str, float] = field(default_factory=dict)  # by edge, of those that do not keep everything
-    counted: frozenset[str] = frozenset()  # edges into synopses whose rows are counted by pane
+    counted: Mapping[str, int] = field(default_factory=dict)  # by edge whose rows are counted the length of its panes
     buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by edge that protects rare keys
+    keyed: Mapping[str, float] = field(default_factory=dict)  # by edge into a join that keeps so much of its keys
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Absorbed]:
         with kernels():
@@ -268,6 +269,9 @@ class AbsorbTask:
                         taken = passed.along(feed.stream, feed.where, edge)
                         kept.setdefault(id_, []).append(_rows_of(taken, feed))
                     meter.rows(edge, taken.height)
+                    if edge in self.counted:
+                        offered, pane_us = passed.offered(feed.stream, feed.where), self.counted[edge]
+                        meter.count(edge, offered, taken["_t"] // pane_us * pane_us, pane_us)
         parts, heavy = list(self._parts(partials, meter)), dict[str, tuple[Heavy, ...]]()
         for id_, frames in kept.items():
             frame = pl.concat(frames)
@@ -311,7 +315,7 @@ class AbsorbTask:
             good, count = _judge(own, bounds, self.projection.corrupt)
             counts[name] += count
             admitted.append(good)
-        passed = _Passed(tuple(admitted), self.projection.hashes, self.keep, self._bucketed())
+        passed = _Passed(tuple(admitted), self.projection.hashes, self.keep, self._bucketed(), self._by_key())
         for i, name in enumerate(self.projection.streams):
             wheres = self._wheres(i)
             if wheres:
@@ -330,15 +334,24 @@ class AbsorbTask:
             if (edge := self._edge(feed.stream, layout.id)) in self.buckets and feed.bucket is not None
         }
 
+    def _by_key(self) -> dict[str, tuple[str, float]]:
+        """By edge that sheds by the key of a join the column with its hash, and the fraction that is kept."""
+        return {
+            edge: (feed.hash, self.keyed[edge])
+            for id_, feeds in self.projection.stores
+            for feed in feeds
+            if (edge := self._edge(feed.stream, id_)) in self.keyed and feed.hash is not None
+        }
+
     def _wheres(self, stream: int) -> dict[str, set[str | None]]:
         """By edge of a stream that sheds the filters of its feeds: one, or those of a union's parts."""
         found: dict[str, set[str | None]] = {}
-        if self.keep:
+        if self.keep or self.keyed:
             feeds = [(layout.id, feed.stream, feed.where) for layout, many in self.projection.feeds for feed in many]
             rows = [(id_, feed.stream, feed.where) for id_, many in self.projection.stores for feed in many]
             for id_, of, where in (*feeds, *rows):
                 edge = self._edge(stream, id_)
-                if of == stream and edge in self.keep:
+                if of == stream and (edge in self.keep or edge in self.keyed):
                     found.setdefault(edge, set()).add(where)
         return found
 
@@ -430,18 +443,21 @@ class _Passed:
         hashes: Sequence[str | None],
         keep: Mapping[str, float],
         bucketed: Mapping[str, tuple[str, tuple[float, ...]]] | None = None,
+        by_key: Mapping[str, tuple[str, float]] | None = None,
     ) -> None:
         self._admitted, self._hashes, self._keep, self._bucketed = admitted, hashes, keep, bucketed or {}
+        self._by_key = by_key or {}
         self._along: dict[tuple[int, str | None, float | str], pl.DataFrame] = {}
 
     def along(self, stream: int, where: str | None, edge: str) -> pl.DataFrame:
         """The rows of a stream that pass a filter and are kept by an edge."""
-        key = stream, where, edge if edge in self._bucketed else self._keep.get(edge, 1.0)
+        own = edge in self._bucketed or edge in self._by_key
+        key = stream, where, edge if own else self._keep.get(edge, 1.0)
         if key not in self._along:
             rows = self._admitted[stream]
             if where is not None:
                 rows = rows.filter(pl.col(where))
-            if edge in self._keep:
+            if edge in self._keep or edge in self._by_key:
                 rows = rows.filter(self._kept(stream, edge))
             self._along[key] = rows
         return self._along[key]
@@ -473,6 +489,13 @@ class _Passed:
         return {edge: Shed(came[edge], found[f"shed {edge}"]) for edge in wheres}, found["any"]
 
     def _kept(self, stream: int, edge: str) -> pl.Expr:
+        if edge not in self._by_key:
+            return self._kept_by_row(stream, edge)
+        column, part = self._by_key[edge]
+        by_key = pl.col(column) < threshold(part)
+        return by_key & self._kept_by_row(stream, edge) if edge in self._keep else by_key
+
+    def _kept_by_row(self, stream: int, edge: str) -> pl.Expr:
         name = self._hashes[stream]
         assert name is not None, f"edge '{edge}' sheds, and its stream has no hash"
         if edge not in self._bucketed:
