@@ -144,7 +144,7 @@ def parts_of(workload: Workload, live: Iterable[str], streams: Iterable[str]) ->
             for stream in fed
         ]
         why = next((why for n in queries if (why := _why_never(workload.queries[n])) is not None), None)
-        by_key = why is None and any(workload.queries[n].query.shed_by_key for n in queries)
+        by_key = why is None and all(isinstance(workload.queries[n], JoinPlan) for n in queries)
         parts.append(Part(min(ids), tuple(queries), _by_stream(feeds, declared), why, by_key))
     return tuple(parts)
 
@@ -499,6 +499,6 @@ def counted_edges(workload: Workload) -> dict[str, int]:
         for edge in edges_of(workload, name) if name in workload.queries else ():
             found[edge] = workload.kept[edge.partition(">")[2]].pane_us
     for plan in workload.flows.values():
-        if isinstance(plan, JoinPlan) and plan.query.shed_by_key:
+        if isinstance(plan, JoinPlan) and plan.shed_by_key:
             found |= dict.fromkeys(edges_into(plan), max(1, plan.span_us))
     return found

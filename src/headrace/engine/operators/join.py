@@ -392,7 +392,7 @@ def _worked(plan: JoinPlan, counted: Sequence[Counted], absorbed: Absorbed) -> A
 
 def _kept(plan: JoinPlan, moment: Moment) -> float:
     """The part that was kept of the rows within reach of an epoch's pairs, if any may be shed."""
-    if not plan.query.shed_by_key:
+    if not plan.shed_by_key:
         return 1.0
     return moment.standing.manifest.shedding.with_panes(moment.absorbed.panes).kept_of_all(edges_into(plan))
 

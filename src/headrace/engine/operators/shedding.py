@@ -201,7 +201,8 @@ def _with_refreshes(asked: Asked, ask: Ask) -> Asked:
 def _told(standing: Standing) -> tuple[str, ...]:
     """The queries that run whose results tell what was shed."""
     workload = standing.workload
-    return tuple(n for n in standing.live if n in workload.plans or workload.queries[n].query.shed_by_key)
+    joins = {n for n, plan in workload.flows.items() if isinstance(plan, JoinPlan) and plan.shed_by_key}
+    return tuple(name for name in standing.live if name in workload.plans or name in joins)
 
 
 def _reach(moment: Moment, edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
