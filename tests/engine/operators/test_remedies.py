@@ -149,7 +149,7 @@ def test_it_is_decided_anew_at_once_how_a_join_is_spread(seen: Script):
     assert not ways[first].sampled
     assert ways[first + 1].sampled
     assert ways[last + 1].sampled
-    assert ways[first + 1].way.costs != ways[first].way.costs, "by the rates and keys of late"
+    assert ways[first + 1].way.costs_s != ways[first].way.costs_s, "by the rates and keys of late"
     assert any(Remedy.SPREAD_JOINS in offers for offers in seen.natural.values())
 
 
