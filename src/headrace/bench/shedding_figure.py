@@ -46,8 +46,10 @@ QUERIES = {
 COSTS_S = {"cheap": 1e-4, "dear": 3e-4}
 EPOCH_S, OWN_S = 2.0, 0.4
 RATE = 2 * (EPOCH_S * (1 - HEADROOM) - OWN_S) / EPOCH_S / sum(COSTS_S.values())
-# Epochs at the start in which costs are learned.
-FIRST = 6
+# At first rows come at rates that fit, one and the other, in which costs are learned.
+CALM_S, CALM = 20.0, (0.25, 0.45)
+# Epochs after that which are not counted: what came before a decision has been taken in.
+FIRST = 2
 
 
 @dataclass
@@ -57,6 +59,7 @@ class _Paced(Seen):
     rows: list[Mapping[str, int]] = field(default_factory=list)
     came: list[int] = field(default_factory=list)
     other_s: list[float] = field(default_factory=list)
+    at_s: list[float] = field(default_factory=list)
     edges: Mapping[str, str] = field(default_factory=lambda: _edges())  # by edge its query
 
     def measured(self, sample: RowSample) -> RowSample:
@@ -64,6 +67,7 @@ class _Paced(Seen):
         self.rows.append({self.edges[edge]: kept for edge, kept in sample.kept.items()})
         self.came.append(sum(sample.rows.values()))
         self.other_s.append(sample.seconds)
+        self.at_s.append(time.time())
         time.sleep(sum(cost_s.values()))
         spent_s = {edge: sample.edge_s.get(edge, 0.0) + seconds for edge, seconds in cost_s.items()}
         return replace(sample, edge_s=spent_s, seconds=sample.seconds + sum(cost_s.values()))
@@ -84,7 +88,7 @@ def two_queries(spark: SparkSession, home: Path, seconds: float, say: Say) -> di
 
 def _play(spark: SparkSession, home: Path, seconds: float, shedding: str) -> dict[str, Any]:
     out, seen = home / f"figure-{shedding}", _Paced()
-    feed = Feed(out / "in", lambda _: RATE, seconds)
+    feed = Feed(out / "in", _rate, CALM_S + seconds)
     rows = spark.readStream.schema(SCHEMA).parquet(str(out / "in"))
     pipe = hr.Pipeline("two queries").stream("r", rows, time="ts", lateness="1 second")
     for query, sql in QUERIES.items():
@@ -95,15 +99,21 @@ def _play(spark: SparkSession, home: Path, seconds: float, shedding: str) -> dic
     run.stop()
     lags = seen.lags(feed.began_s, math.inf)
     best = [_best(came, other_s) for came, other_s in zip(seen.came, seen.other_s, strict=True)]
-    got = sum(sum(each.values()) for each in seen.rows[FIRST:])
+    calm = sum(at < feed.began_s + CALM_S for at in seen.at_s)
+    got = sum(sum(each.values()) for each in seen.rows[calm + FIRST :])
     return {
         "at_s": [round(at - feed.began_s, 2) for at, _ in lags],
         "lags_s": [round(lag * TRIGGER_S, 2) for _, lag in lags],
         "rows": [dict(each) for each in seen.rows],
         "came": seen.came,
         "best_rows": [round(rows) for rows in best],
-        "over_optimum": round(got / max(1.0, sum(best[FIRST:])), 3),
+        "calm_epochs": calm,
+        "over_optimum": round(got / max(1.0, sum(best[calm + FIRST :])), 3),
     }
+
+
+def _rate(at_s: float) -> float:
+    return RATE if at_s >= CALM_S else RATE * CALM[int(at_s / EPOCH_S) % len(CALM)]
 
 
 def _edges() -> dict[str, str]:

@@ -156,7 +156,8 @@ def test_it_is_decided_anew_at_once_how_a_join_is_spread(seen: Script):
 def test_a_round_of_moves_ends_at_once(seen: Script):
     first, last = epochs_of(Remedy.MOVE_STATE)
     ended = [e for e, d in sorted(seen.decisions.items()) if node(d, KeyedDecision).ends_round]
-    assert ended == [first + 1, last + 1]
+    # The second epoch of the two may find moves of the first under way.
+    assert ended in ([first + 1], [first + 1, last + 1])
     assert any(Remedy.MOVE_STATE in offers for offers in seen.natural.values())
 
 
