@@ -36,6 +36,8 @@ QUERIES = {
 # The capacity is the highest rate of these steps that is held; the first is what any machine holds.
 FIRST_RATE, STEP = 2_000.0, 1.6
 BURST = 5.0
+# A folder that is listed while files are written to it may show a newer file before an older one.
+LATENESS = "5 seconds"
 CONF = {"spark.driver.memory": "4g", "spark.sql.streaming.numRecentProgressUpdates": "1000"}
 
 
@@ -53,7 +55,7 @@ def _run(
     out, seen = home / name, Seen()
     feed = Feed(out / "in", rate, seconds, file_rows)
     rows = spark.readStream.schema(SCHEMA).parquet(str(out / "in"))
-    pipe = hr.Pipeline("bench").stream("r", rows, time="ts", lateness="1 second")
+    pipe = hr.Pipeline("bench").stream("r", rows, time="ts", lateness=LATENESS)
     for query, sql in (queries or QUERIES).items():
         shedding = {"scale": True} if query == "scaled" and settings else None
         pipe.query(query, sql, sink=hr.parquet(str(out / query)), shedding=shedding)
@@ -121,7 +123,7 @@ def _plain_spark(
     feed = Feed(out / "in", rate, seconds, files.rows)
     reader = spark.readStream.schema(SCHEMA)
     reader = reader if files.most is None else reader.option("maxFilesPerTrigger", files.most)
-    rows = reader.parquet(str(out / "in")).withWatermark("ts", "1 second")
+    rows = reader.parquet(str(out / "in")).withWatermark("ts", LATENESS)
     answers = rows.groupBy(F.window("ts", "4 seconds", "2 seconds"), "k").agg(F.sum("v"), F.expr("percentile(v, 0.5)"),
                                                                               F.collect_set("seq"))  # fmt: skip
     writer = answers.writeStream.format("noop").outputMode("append").option("checkpointLocation", str(out / "state"))
@@ -224,6 +226,7 @@ def _told(seen: Seen, feed: Feed, times_s: tuple[float, float, float]) -> dict[s
     return {
         "rows": feed.rows,
         "shed": entry.shed,
+        "late": entry.late,
         "ledger_balances": feed.rows == entry.rows_in == entry.used + entry.late + entry.shed + entry.rejected,
         "kept_rows_per_s": round(_kept_rows(seen, begin, end)),
         "lags_epochs": [round(lag, 2) for _, lag in lags],
