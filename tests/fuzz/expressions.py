@@ -279,7 +279,8 @@ def _is_tight(text: str) -> bool:
     return re.fullmatch(r"[\w.]+|‹[\w.]+›|'[^']*'|\w+\([^()]*\)", text) is not None
 
 
-# Calls with holes of row expressions, and the kind of their result; None is the kind of the argument.
+# Calls with holes of row expressions, and the kind of their result; None is the kind of the argument. What stands before
+# a bar makes the result one that depends on no order.
 AGGREGATES: tuple[tuple[str, str | None, float], ...] = (
     ("COUNT(*)", "long", 3), ("COUNT({any})", "long", 2), ("COUNT(1)", "long", 0.3), ("COUNT(DISTINCT {atom})", "long", 3),
     ("SUM({int})", "long", 3), ("SUM({long})", "long", 1.5), ("SUM({tiny})", "long", 0.7), ("SUM({small})", "long", 0.7),
@@ -297,6 +298,14 @@ AGGREGATES: tuple[tuple[str, str | None, float], ...] = (
     ("PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY {num})", "inexact", 0.6),
     ("PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY {num})", "inexact", 0.6),
     ("PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY {wilddouble})", "inexact", 0.3),
+    ("bit_and({int})", "int", 0.3), ("bit_or({long})", "long", 0.3), ("bit_xor({small})", "small", 0.3),
+    ("COUNT(DISTINCT {int}, {word})", "long", 0.5), ("COUNT(DISTINCT {atom}, {specdouble})", "long", 0.2),
+    ("try_sum({int})", "long", 0.3), ("try_avg({decimal})", "decimal", 0.2), ("STDDEV(DISTINCT {small})", "inexact", 0.2),
+    ("covar_pop({int}, {small})", "inexact", 0.3), ("covar_samp({small}, {tiny})", "inexact", 0.2),
+    ("regr_count({int}, {double})", "long", 0.2), ("regr_avgx({int}, {small})", "inexact", 0.2),
+    ("xxhash64(sort_array(@))|collect_list({int})", "long", 0.4),
+    ("xxhash64(sort_array(@))|collect_set({word})", "long", 0.4), ("size(@)|array_agg({atom})", "int", 0.3),
+    ("element_at(@, 2)|percentile({int}, array(0.1, 0.9))", "inexact", 0.3),
     ("SUM({wildint})", "long", 0.3), ("AVG({wildint})", "inexact", 0.2), ("SUM({wilddecimal})", "wilddecimal", 0.1),
 )  # fmt: skip
 
@@ -313,4 +322,5 @@ def aggregate(leaves: Leaves, rng: random.Random, depth: int, wanted: str | None
     condition = expression("bool", leaves, rng, 1) if rng.random() < 0.2 else ""
     # Arguments are mostly plain columns, so that queries have something to share.
     text = _filled(call, leaves, rng, depth if rng.random() < 0.4 else 1)
-    return f"«{text}¦{condition}»", kind
+    around, _, call = text.rpartition("|")
+    return (around or "@").replace("@", f"«{call}¦{condition}»"), kind

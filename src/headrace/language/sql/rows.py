@@ -36,7 +36,7 @@ def bind_rows(
     assert isinstance(clause, RowsClause)
     _refuse(select, clause, step)
     scope = Scope(source.relation.columns)
-    columns = Columns(scope)
+    columns = Columns(scope, time_of(source.relation))
     where = None
     with report.catching():
         where = bind_condition(select.args.get("where"), scope, "WHERE")

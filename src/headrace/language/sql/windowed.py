@@ -11,7 +11,7 @@ from headrace.language.sql.aggregates import is_aggregate
 from headrace.language.sql.brackets import read_span, time_window
 from headrace.language.sql.columns import Columns, refuse_void
 from headrace.language.sql.emit import emit
-from headrace.language.sql.from_clause import Source, bind_condition
+from headrace.language.sql.from_clause import Source, bind_condition, time_of
 from headrace.language.sql.infer import infer
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names, keeps_ties, read_limit
@@ -105,7 +105,7 @@ class _Windowed:
         specials |= {dotted.replace("window", name, 1): node for dotted, node in specials.items()} if taken else {}
         self.select = _without_calls(select, call, name)
         self.scope = Scope(source.relation.columns, specials)
-        self.columns = Columns(self.scope)
+        self.columns = Columns(self.scope, time_of(source.relation))
         self.columns.types.update({key_of(edge): TIMESTAMP for edge in (START, END)})
         self.keys: dict[str, str] = {}
         # Only a node of a key's own kind can be that key: most texts need not be written to find out.
