@@ -58,7 +58,8 @@ AGGREGATES: dict[str, tuple[str, str]] = {
         "kurtosis(i) AS a, bit_and(i) AS b, bit_or(l) AS c, bit_xor(g) AS e",
         "CASE WHEN (count(i) {}) > 1 THEN kurtosis_pop(i) {} END, bit_and(i) {}, bit_or(l) {}, bit_xor(g) {}"),
     "sums that may fail, deviations of distinct": (
-        "try_sum(i) AS a, try_avg(i) AS b, STDDEV(DISTINCT g) AS c", "sum(i) {}, avg(i) {}, stddev_samp(DISTINCT g) {}"),
+        "try_sum(i) AS a, try_avg(i) AS b, STDDEV(DISTINCT g) AS c",
+        "sum(i) {}, avg(i) {}, stddev_samp(DISTINCT g) {}"),
     "filters": (
         "COUNT(*) FILTER (WHERE i > 0) AS a, SUM(i) FILTER (WHERE b) AS c, MEDIAN(x) FILTER (WHERE g = 1) AS e",
         "count(*) FILTER (WHERE i > 0) {}, sum(i) FILTER (WHERE b) {}, median(x) FILTER (WHERE g = 1) {}"),

@@ -174,6 +174,7 @@ READ: dict[str, tuple[str, str]] = {
     "HexString.this": (_where("unhex(src) = X'00'"), _where("unhex(src) = X'01'")),
     "Boolean.this": (_where("ok = TRUE"), _where("ok = FALSE")),
     "Var.this": (_sum("ts + INTERVAL '1' DAY"), _sum("ts + INTERVAL '1' HOUR")),
+    "Star.except_": ("SELECT * EXCEPT (port) FROM packets", "SELECT * EXCEPT (src) FROM packets"),
     "Tuple.expressions": (_where("(port, length) = (1, 2)"), _where("port = 1")),
     "Aliases.this": (f"SELECT MAX(port) AS (a, b) {W}", _sum("port")),
     "Aliases.expressions": (f"SELECT MAX(port) AS (a, b) {W}", _sum("port")),

@@ -72,7 +72,7 @@ AGGREGATES: dict[str, tuple[str, str, str]] = {
         f"{_best('s', 'k', 'ASC', 'AND b')}, {_best('s', 'y', 'DESC')}",
     ),
     "the first and the last value": (
-        "k, first(s) AS a, last(i) AS b, any_value(d) AS c, first(s, true) AS e, last_value(day, true) AS f",
+        "k, first(s) AS a, last(i) AS b, any_value(d) AS c, first(s, true) AS e, last_value(day) IGNORE NULLS AS f",
         "k",
         f"k, {_best('s', 'ts', 'ASC')}, {_best('i', 'ts', 'DESC')}, {_best('d', 'ts', 'ASC')}, "
         f"{_best('s', 'ts', 'ASC', 'AND s IS NOT NULL')}, {_best('day', 'ts', 'DESC', 'AND day IS NOT NULL')}",

@@ -61,7 +61,7 @@ def unfolded(node: exp.Expr) -> exp.Expr | None:
     >>> from headrace.language.sql.spark_text import spark_text
     >>> halves = exp.Anonymous(this="array", expressions=[exp.Literal.number(0.5)])
     >>> spark_text(unfolded(exp.Anonymous(this="percentile", expressions=[exp.column("x"), halves])))
-    'CASE WHEN NOT (percentile(x, 0.5) IS NULL) THEN array(percentile(x, 0.5)) END'
+    'CASE WHEN NOT (PERCENTILE(x, 0.5) IS NULL) THEN ARRAY(PERCENTILE(x, 0.5)) END'
     """
     call = _call(node)
     assert call is not None

@@ -17,7 +17,7 @@ from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names, keeps_ties, read_limit
 from headrace.language.sql.relation import has_pairs, is_time, lower
 from headrace.language.sql.report import Fault, Report, offset_of
-from headrace.language.sql.select_list import SelectItem, select_items
+from headrace.language.sql.select_list import SelectItem, bind_items, select_items
 from headrace.language.sql.spark_text import key_of, leaf, rebuilt, spark_text
 from headrace.model import (
     DataType,
@@ -136,7 +136,7 @@ class _Windowed:
         with self.report.catching():
             where = bind_condition(self.select.args.get("where"), Scope(self.scope.columns), "WHERE")
         items = select_items(self.select, self.scope, stars=False)
-        bound = [self._bind_item(item) for item in items]
+        bound = bind_items(items, self.scope, self.report)
         aliases = {
             item.name.lower(): node
             for item, node in zip(items, bound, strict=True)
@@ -148,12 +148,6 @@ class _Windowed:
         child = lower(self.source.relation, self.columns.takes, where)
         keys = tuple(dict.fromkeys(self.keys.values()))
         return WindowAggregate(child, self.window, keys, self.columns.aggregates, self.time), finish
-
-    def _bind_item(self, item: SelectItem) -> exp.Expr | None:
-        bound: exp.Expr | None = None
-        with self.report.catching():
-            bound = bind_names(item.node, self.scope)
-        return bound
 
     def _bind_keys(self, items: list[SelectItem], bound: list[exp.Expr | None], aliases: dict[str, exp.Expr]) -> bool:
         """Name the group keys; whether results must be made distinct afterwards."""
