@@ -400,6 +400,21 @@ def test_three_streams_meet_within_every_range(streams: Mapping[str, Stream]) ->
     assert "UNIX_MICROS(c.row_time__) - UNIX_MICROS(joined.c2) <= 10000000" in outer.on.sql
 
 
+@pytest.mark.parametrize("how", ["", "LEFT", "LEFT ANTI"])
+def test_using_is_an_equality_of_which_one_column_remains(how: str, streams: Mapping[str, Stream]) -> None:
+    head, tables = "SELECT p.port, {} AS s FROM packets p [RANGE 1 s]", f"{how} JOIN flows f [RANGE 2 s]"
+    using = bind_query("q", f"{head.format('src')} {tables} USING (SRC) WHERE src > 'a'", streams)
+    on = bind_query("q", f"{head.format('p.src')} {tables} ON p.src = f.src WHERE p.src > 'a'", streams)
+    assert (using.root, using.finish) == (on.root, on.finish)
+
+
+def test_star_after_using_begins_with_what_both_sides_share(streams: Mapping[str, Stream]) -> None:
+    query = bind_query("q", "SELECT * FROM flows a [RANGE 1 s] JOIN flows b [RANGE 1 s] USING (src, d)", streams)
+    assert [output.name for output in query.finish.outputs] == [
+        "src", "d", "a_ts", "a_bytes", "a_ts2", "b_ts", "b_bytes", "b_ts2",
+    ]  # fmt: skip
+
+
 def test_star_in_a_join_names_shared_columns_after_their_table(streams: Mapping[str, Stream]) -> None:
     query = bind_query("q", "SELECT * FROM flows a [RANGE 1 s] JOIN orders b [RANGE 1 s] ON a.bytes = b.id", streams)
     assert [output.name for output in query.finish.outputs] == [

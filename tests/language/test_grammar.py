@@ -74,6 +74,8 @@ READ: dict[str, tuple[str, str]] = {
     "Subquery.alias": ("SELECT MAX(x.port) FROM (SELECT port FROM packets) x [WINDOW 1 min]",
                        "SELECT MAX(x.port) FROM (SELECT port FROM packets) y [WINDOW 1 min]"),
     "Join.this": (f"SELECT p.src {PAIR}", f"SELECT p.src {PAIR.replace('flows', 'packets')}"),
+    "Join.using": ("SELECT d FROM packets p [RANGE 1 s] JOIN flows f [RANGE 1 s] USING (src)",
+                   "SELECT d FROM packets p [RANGE 1 s] JOIN flows f [RANGE 1 s] USING (ts)"),
     "Join.on": (f"SELECT p.src {PAIR}", f"SELECT p.src {PAIR} AND p.ok"),
     "Join.side": (f"SELECT p.src {PAIR}", f"SELECT p.src {PAIR.replace('JOIN', 'LEFT JOIN')}"),
     "Join.kind": (f"SELECT p.src {PAIR}", f"SELECT p.src {PAIR.replace('JOIN', 'LEFT SEMI JOIN')}"),

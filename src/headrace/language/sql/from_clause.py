@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -23,7 +23,7 @@ from headrace.language.sql.relation import (
 )
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import bind_items, select_items
-from headrace.language.sql.spark_text import all_of, conjuncts, leaf
+from headrace.language.sql.spark_text import Key, all_of, conjuncts, leaf
 from headrace.language.suggest import nearest
 from headrace.model import DataType, Kind, RangeWindow, SlidingWindow, Stream
 
@@ -233,7 +233,8 @@ class FromBinder:
                     f"two tables are called '{min(clash)}'", join, "give each its own alias: FROM a AS x JOIN a AS y"
                 )
             scope = Scope({**left.columns, **right.columns})
-            on = bind_condition(join.args.get("on"), scope, "ON")
+            shared = _shared(join, left, right, how)
+            on = _equal(shared, scope) if shared else bind_condition(join.args.get("on"), scope, "ON")
             # sqlglot writes ON TRUE where the user wrote nothing.
             if on is None or (isinstance(on, exp.Boolean) and not _ON_TRUE.search(self.report.sql)):
                 raise Fault(
@@ -244,7 +245,7 @@ class FromBinder:
                 assert on is not None
             # A side that may be NULL bounds nothing by itself: where it is not, ON does.
             sure = [us for alias, us in ranges.items() if alias not in nullable]
-            pairs = JoinRelation(left, right, min(sure, default=max(ranges.values())), right_us, how, on)
+            pairs = JoinRelation(left, right, min(sure, default=max(ranges.values())), right_us, how, on, shared)
             if _is_anti(join):
                 return Source(_unmatched(pairs, join, len(joins)))
             left = pairs
@@ -292,6 +293,33 @@ def _kind(join: exp.Expr) -> str:
     if kind not in ("", "INNER", "OUTER") or side not in _JOINS:
         raise Fault(f"{side} {kind} JOIN is not accepted".strip(), join, "known: INNER, LEFT, RIGHT, FULL, LEFT ANTI")
     return _JOINS[side]
+
+
+def _shared(join: exp.Expr, left: Relation, right: Relation, how: str) -> tuple[tuple[Key, Key], ...]:
+    """The columns of both sides that USING names."""
+    names = join.args.get("using") or ()
+    if names and how not in ("inner", "left"):
+        raise Fault(f"{how.upper()} JOIN ... USING is not accepted", join,
+                    "write ON a.key = b.key, and coalesce(a.key, b.key) where both are wanted")  # fmt: skip
+    found: list[tuple[Key, Key]] = []
+    for name in names:
+        sides = [[key for key in side.columns if key[1].lower() == name.name.lower()] for side in (left, right)]
+        for side, keys in zip((left, right), sides, strict=True):
+            if not keys:
+                known = [column for _, column in side.columns if column != HIDDEN_TIME]
+                raise Fault(f"USING needs '{name.name}' on both sides", name, nearest(name.name, known))
+            if len(keys) > 1:
+                owners = " or ".join(f"{table}.{column}" for table, column in keys)
+                raise Fault(f"column '{name.name}' is ambiguous", name, f"write ON with {owners}")
+        found.append((sides[0][0], sides[1][0]))
+    return tuple(found)
+
+
+def _equal(shared: Sequence[tuple[Key, Key]], scope: Scope) -> exp.Expr | None:
+    equal = [exp.EQ(this=leaf(*one), expression=leaf(*other)) for one, other in shared]
+    for each in equal:
+        infer(each, scope.columns)
+    return all_of(equal)
 
 
 def _is_anti(join: exp.Expr) -> bool:

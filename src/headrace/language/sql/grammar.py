@@ -37,7 +37,7 @@ ACCEPTED: dict[type[exp.Expr], frozenset[str]] = _table({
     "TableAlias": "this",
     "Table": "this alias db catalog",
     "Subquery": "this alias",
-    "Join": "this on side kind",
+    "Join": "this on using side kind",
     "Union": "this expression distinct with_",
     # In sqlglot's words these are other kinds of UNION; they are refused where UNION ALL is read.
     "Except Intersect": "this expression distinct with_",
@@ -127,7 +127,6 @@ _SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
         "name the columns inside the subquery, or in the SELECT of WITH",
     ),
     ("Table", "joins"): ("parentheses around a join are not accepted", "write the joins one after the other"),
-    ("Join", "using"): ("JOIN ... USING is not accepted", "write ON a.key = b.key"),
     ("Union", "by_name"): ("UNION ALL BY NAME is not accepted", "UNION ALL goes by position"),
     ("Union", "order"): ("UNION ALL takes no ORDER BY", "order the results of the outermost SELECT"),
     ("Union", "limit"): ("UNION ALL takes no LIMIT", "limit the results of the outermost SELECT"),
