@@ -128,9 +128,8 @@ class Join:
 class Aggregate:
     """One aggregate of a query over its input's columns.
 
-    `function` is one of: count, sum, avg, min, max, stddev_samp, stddev_pop, var_samp, var_pop, percentile,
-    percentile_disc, approx_count_distinct, approx_percentile, approx_top_k. `argument` is None for COUNT(*);
-    `filter` names a boolean column; `parameters` are the literal arguments (a fraction, a k, an accuracy).
+    `function` is one of `AGGREGATES`. `argument` is None for COUNT(*); of two values it is a struct (`PAIR`). `filter`
+    names a boolean column; `parameters` are the literal arguments (a fraction, a k, an accuracy).
     """
 
     name: str
