@@ -66,12 +66,19 @@ class Oracle:
     def _ask(self, query: Query, ends: Iterable[int]) -> Judged:
         listed = ", ".join(f"({end}L)" for end in ends)
         table = f"(SELECT * FROM VALUES {listed} AS given(e))" if listed else "(SELECT 0L AS e WHERE false)"
-        # After the words array, map and struct Spark's lexer takes >> for the end of two types, unless they are quoted.
-        sql = re.sub(r"\b(array|map|struct)\(", r"`\1`(", query.judge.replace("@ENDS@", table), flags=re.IGNORECASE)
-        try:
-            frame = self.session.sql(sql)
-        except Exception as error:
-            return Judged(error=_first_line(error), analysed=False)
+        sql = query.judge.replace("@ENDS@", table)
+        # After the words array, map and struct Spark's lexer takes >> for the end of two types, unless they are quoted;
+        # and struct(x AS a) must not be quoted.
+        spelled = [sql] + [re.sub(rf"\b({words})\(", r"`\1`(", sql, flags=re.IGNORECASE)
+                           for words in ("array|map", "array|map|struct") if ">>" in sql]  # fmt: skip
+        for text in spelled:
+            try:
+                frame = self.session.sql(text)
+                break
+            except Exception as error:
+                refusal = _first_line(error)
+        else:
+            return Judged(error=refusal, analysed=False)
         try:
             return Judged(frame.toArrow())
         except Exception as error:
