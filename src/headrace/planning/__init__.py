@@ -9,11 +9,25 @@ from headrace.planning.flow import Derived, FlowPlan, NodePlan, RowFeed, RowStor
 from headrace.planning.graph import build_graph
 from headrace.planning.graph_drawing import draw_graph, graph_json
 from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, JoinPlan, plan_join
+from headrace.planning.joining import (
+    JoinEpoch,
+    SideEpoch,
+    advance_us,
+    closed_us,
+    decide_join,
+    expired_rows,
+    host_rates,
+    last_row_us,
+    learn_join,
+    may_shed_join,
+    window_us,
+)
 from headrace.planning.map_svg import draw_svg
 from headrace.planning.placed import Placed, place
 from headrace.planning.placing import placement_problem
 from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
+from headrace.planning.recorded import NodeState, Recorded, RecordedEpoch
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
 from headrace.planning.select import SelectPlan, plan_select
@@ -34,6 +48,7 @@ from headrace.planning.shedding import (
     Shedding,
     decide_shedding,
     edges_of,
+    even_spread_offers,
     parts_of,
     protected_edges,
     with_kept,
@@ -51,14 +66,18 @@ __all__ = [
     "Demand",
     "Derived",
     "FlowPlan",
+    "JoinEpoch",
     "JoinPlan",
     "Kept",
     "Known",
     "KnownRates",
     "NodePlan",
+    "NodeState",
     "Part",
     "Placed",
     "QueryTimes",
+    "Recorded",
+    "RecordedEpoch",
     "RowFeed",
     "RowStore",
     "RowsPlan",
@@ -66,27 +85,37 @@ __all__ = [
     "Scheduled",
     "SelectPlan",
     "Shedding",
+    "SideEpoch",
     "Source",
     "StepPlan",
     "Supply",
     "Workload",
+    "advance_us",
     "assemble_workload",
     "build_graph",
+    "closed_us",
     "columns_in_use",
     "cover",
+    "decide_join",
     "decide_shedding",
     "draw_graph",
     "draw_mermaid",
     "draw_svg",
     "edges_of",
     "ends_below",
+    "even_spread_offers",
+    "expired_rows",
     "explain",
     "explain_text",
     "forget",
     "graph_json",
     "groups_of",
+    "host_rates",
     "is_scaled",
+    "last_row_us",
     "latest",
+    "learn_join",
+    "may_shed_join",
     "nodes_of",
     "parts_of",
     "place",
@@ -103,5 +132,6 @@ __all__ = [
     "share",
     "streams_read",
     "subgroup_of",
+    "window_us",
     "with_kept",
 ]

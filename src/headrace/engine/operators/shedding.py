@@ -13,10 +13,19 @@ from headrace.engine.sources.coming import Batch
 from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
 from headrace.engine.watch.hooks import Hooks
-from headrace.model import SHEDDING, EngineSettings, EpochDecision, JoinMeasures, KeyedMeasures, SheddingDecision
-from headrace.planning import Asked, Part, Shedding, Workload, decide_shedding, edges_of, parts_of, protected_edges
+from headrace.model import SHEDDING, EngineSettings, EpochDecision, SheddingDecision
+from headrace.planning import (
+    Asked,
+    Part,
+    Shedding,
+    Workload,
+    decide_shedding,
+    edges_of,
+    even_spread_offers,
+    parts_of,
+    protected_edges,
+)
 from headrace.policies import StreamClock
-from headrace.policies.remedies import Offer, Remedy
 from headrace.policies.shedding import RowSample, learn_row_costs
 
 __all__ = ["SheddingOperator"]
@@ -72,7 +81,7 @@ class SheddingOperator:
             started,
             self._trigger_s,
             max(0.0, observed.seconds - state.other_s) if state.other_s else 0.0,
-            _offers(observed.flows),
+            even_spread_offers(observed.flows),
         )
         queries = {name: plan.query for name, plan in standing.workload.queries.items() if name in standing.live}
         made, self._judged = decide_shedding(state, self._parts_of(standing), queries, self._settings, asked)
@@ -152,18 +161,6 @@ class SheddingOperator:
         return replace(
             state, costs=learn_row_costs(state.costs, sample), rows_per_byte=per_byte, other_s=round(sample.seconds, 4)
         )
-
-
-def _offers(measures: Mapping[str, JoinMeasures | KeyedMeasures]) -> dict[Remedy, Offer]:
-    """What a more even spread of joins and of state would save: what the busiest host or bin does beyond the mean."""
-    found: dict[Remedy, Offer] = {}
-    for name, each in measures.items():
-        busy = each.seconds if isinstance(each, JoinMeasures) else each.busy_s
-        gain = max(busy) - sum(busy) / len(busy) if busy else 0.0
-        remedy = Remedy.SPREAD_JOINS if isinstance(each, JoinMeasures) else Remedy.MOVE_STATE
-        if gain > 0 and (remedy not in found or found[remedy].gain_s < gain):
-            found[remedy] = Offer(gain, f"the busiest part of '{name}' works {gain:.2f} s longer than the mean")
-    return found
 
 
 def _reach(standing: Standing, edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
