@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,17 @@ def test_a_hot_way_of_a_join_is_chosen_by_the_policy(tmp_path: Path) -> None:
     beats = simulate(set_up(pipeline), Scenario(minutes=0.3)).beats
     decisions = [beat.decision.nodes["pairs"] for beat in beats]
     assert {node.way.way for node in decisions if isinstance(node, JoinDecision)} == {"biclique"}
+
+
+def test_without_a_trigger_one_epoch_follows_the_other(tmp_path: Path) -> None:
+    beats = simulate(set_up(pipeline_of(tmp_path, HEAVY, "trigger: 0 s")), Scenario(minutes=0.2)).beats
+    assert all(after.began_s == pytest.approx(before.ended_s) for before, after in pairwise(beats))
+
+
+def test_streams_that_bring_nothing_have_no_epochs(tmp_path: Path) -> None:
+    found = simulate(set_up(heavy(tmp_path)), Scenario(rate_of("1e-9x"), minutes=0.2))
+    assert (found.beats, found.holds, found.why) == ((), False, "no rows came for an epoch")
+    assert "(no rows came)" in prediction_text(found)
 
 
 def test_the_highest_rate_is_held_and_one_a_little_higher_is_not(tmp_path: Path) -> None:

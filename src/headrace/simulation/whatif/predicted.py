@@ -184,8 +184,10 @@ def _why_not_held(beats: Sequence[Beat], end_s: float, most_s: float) -> str:
     third, last = (
         [beat for beat in beats if end_s * part <= beat.began_s < end_s * (part + 0.25)] for part in (0.5, 0.75)
     )
+    if not beats:
+        return "no rows came for an epoch"
     if not last or not third:
-        return "" if beats and beats[-1].lag_s <= most_s else "an epoch takes longer than a quarter of the time"
+        return "" if beats[-1].lag_s <= most_s else "an epoch takes longer than a quarter of the time"
     if shed := _shed([*third, *last]):
         worst = max(shed, key=lambda name: shed[name])
         return f"'{worst}' loses {shed[worst]:.0%} of its rows"

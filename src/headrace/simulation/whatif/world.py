@@ -89,6 +89,8 @@ from headrace.units import SECOND_US
 __all__ = ["Beat", "World", "play"]
 
 SIDES = (LEFT, RIGHT)
+# Where there is no trigger, Spark looks for rows so often.
+LEAST_S = 0.01
 # A new intake makes Spark's query start anew.
 RESTART_S = 1.0
 
@@ -215,8 +217,9 @@ class World:
 
     def _next(self, began_s: float, ended_s: float) -> float:
         """When the next epoch begins: with the trigger, or at once if that has passed."""
-        every = self.trigger_s or (self.machine.gap_s if ended_s <= began_s else 0.0)
-        return max(ended_s, (began_s // every + 1) * every) if every else ended_s
+        if not self.trigger_s:
+            return max(ended_s, began_s + LEAST_S)
+        return max(ended_s, (began_s // self.trigger_s + 1) * self.trigger_s)
 
     # 1 admit ----------------------------------------------------------------------------------------------------------
 
