@@ -1,6 +1,6 @@
 """One suite for both adapters of the policies: epochs that Spark ran, as they were recorded, and simulated ones.
 
-`recorded/NAME.json` has the pipeline and the last epochs of a run on Spark, plain.
+`recorded/NAME.json` has the queries, the settings and the last epochs of a run on Spark (`support/record_epochs.py`).
 """
 
 from __future__ import annotations

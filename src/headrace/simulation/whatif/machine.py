@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from headrace.model import JoinMeasures, KeyedMeasures, edge_into
 from headrace.planning import JoinPlan, Recorded, RecordedEpoch, Schedule, Workload
@@ -161,14 +162,21 @@ class _Reading:
             self.guesses.append(f"only {len(self.epochs)} epochs are recorded, and the first of a run are slow")
         rows = [sum(e.observed.rows.values()) for e in self.epochs]
         if rows and max(rows) < ALIKE * min(rows):
-            self.guesses.append("all epochs had about as many rows: half of their time is taken not to depend on these")
+            self.guesses.append("all epochs had about as many rows: what rows take is told from the rest by older ones")
 
-    def fitted(self, pairs: Iterable[tuple[float, float]], otherwise: Straight) -> Straight:
-        """The line through amounts of work and seconds."""
-        line = Line()
+    def fitted(self, samples: Iterable[tuple[float, float]], otherwise: Straight, per_unit: float) -> Straight:
+        """The line through amounts of work and seconds; where work is always the same, one that rises so steeply."""
+        line, pairs = Line(), list(samples)
         for work, seconds in pairs:
             line = line.learn(work, seconds)
-        return Straight(line.fixed, line.per_row) if line.samples else otherwise
+        if not pairs:
+            return otherwise
+        least, most = min(work for work, _ in pairs), max(work for work, _ in pairs)
+        if most >= ALIKE * least:
+            return Straight(line.fixed, line.per_row)
+        works, seconds = sum(work for work, _ in pairs) / len(pairs), sum(s for _, s in pairs) / len(pairs)
+        slope = min(per_unit, seconds / works) if works else 0.0
+        return Straight(seconds - slope * works, slope)
 
     def mean(self, values: Iterable[float], otherwise: float) -> float:
         """The middle value: one epoch may have been slow for reasons of its own."""
@@ -195,9 +203,10 @@ def measured_machine(recorded: Recorded, workload: Workload, rates: Mapping[str,
     absorb = reading.fitted(
         [(_task_s(machine, e), s["absorb"]) for e, s in zip(reading.epochs, steps, strict=True) if "absorb" in s],
         guessed.absorb,
+        known.epoch.per_row or guessed.absorb.per_unit,
     )
     answers = reading.fitted(
-        [(_answer_work(machine, workload, e), _answer_s(e)) for e in reading.epochs], guessed.answers
+        [(_answer_work(machine, workload, e), _answer_s(e)) for e in reading.epochs], guessed.answers, 1.0
     )
     return replace(
         machine,
@@ -261,7 +270,7 @@ def _joins(reading: _Reading, machine: Machine) -> dict[str, Joined]:
         if not samples:
             reading.guesses.append(f"'{name}' has no account of its hosts: its time is part of the answers'")
         matching = made / could if could else guess.matching
-        found[name] = Joined(reading.fitted(samples, Straight(0.0, 0.0)), matching)
+        found[name] = Joined(reading.fitted(samples, Straight(0.0, 0.0), float("inf")), matching)
     return found
 
 
@@ -294,15 +303,20 @@ def _keyed(reading: _Reading) -> dict[str, Keyed]:
 
 def _gap_s(reading: _Reading, trigger_s: float) -> float:
     """From the end of one epoch to the admission of the next, where no trigger was waited for."""
-    gaps = []
-    for before, after in zip(reading.epochs, reading.epochs[1:], strict=False):
+    gaps, late = list[float](), list[float]()
+    for before, after in pairwise(reading.epochs):
         if after.decision.epoch == before.decision.epoch + 1:
-            cycle = (after.observed.wall_us - before.observed.wall_us) / SECOND_US
-            if cycle > 1.05 * trigger_s or not trigger_s:
-                gaps.append(cycle - before.observed.seconds)
-    if not gaps:
-        reading.guesses.append(f"epochs always waited for their trigger: Spark is taken to need {GAP_S} s between them")
-    return max(0.0, reading.mean(gaps, GAP_S))
+            wall_us = after.observed.wall_us - before.observed.wall_us
+            gap = max(0.0, wall_us / SECOND_US - before.observed.seconds)
+            gaps.append(gap)
+            if before.observed.seconds > trigger_s:
+                late.append(gap)
+    if late:
+        return reading.mean(late, GAP_S)
+    # An epoch that waited for its trigger had at least the time that Spark needs.
+    guess = min([GAP_S, *gaps])
+    reading.guesses.append(f"epochs waited for their trigger: Spark is taken to need {guess:.2f} s between them")
+    return guess
 
 
 def _noise(reading: _Reading, machine: Machine, absorb: Straight) -> float:
