@@ -7,32 +7,25 @@ from __future__ import annotations
 
 import math
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import headrace as hr
+from headrace.bench.feed import SCHEMA, TICK_S, Feed, Seen
 from headrace.bench.measure import Say, result
-from headrace.engine import Hooks, Manifest, build_session
-from headrace.model import EpochDecision, Shed
+from headrace.engine import build_session
+from headrace.model import Shed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["bench_shedding"]
 
-SCHEMA = "ts TIMESTAMP, k INT, g INT, v INT, seq BIGINT"
-KEYS, TRIGGER_S = 200, 1.0
-# Files come so often.
-TICK_S = 0.25
+TRIGGER_S = 1.0
 # Queries whose rows cost something: sums by key, exact percentiles and distinct values.
 QUERIES = {
     "scaled": "SELECT k, SUM(v) AS bytes, COUNT(*) AS n FROM r [WINDOW 4 s SLIDE 2 s] GROUP BY k",
@@ -44,72 +37,6 @@ FIRST_RATE, STEP = 2_000.0, 1.6
 BURST = 5.0
 
 
-class _Feed:
-    """Writes files at a rate that depends on the time since it began; a thread of its own."""
-
-    def __init__(self, folder: Path, rate: Callable[[float], float], seconds: float) -> None:
-        self._folder, self._rate, self._seconds = folder, rate, seconds
-        self.rows, self.files = 0, 0
-        folder.mkdir(parents=True)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> _Feed:
-        self.began_s = time.time()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join()
-
-    def _run(self) -> None:
-        rng, last = np.random.default_rng(7), self.began_s
-        while last < self.began_s + self._seconds:
-            time.sleep(max(0.0, last + TICK_S - time.time()))
-            now = time.time()
-            count = max(1, int(self._rate(last - self.began_s) * (now - last)))
-            self._write(rng, count, last, now)
-            last = now
-
-    def _write(self, rng: np.random.Generator, count: int, begin_s: float, end_s: float) -> None:
-        times = np.sort(rng.integers(int(begin_s * 1e6), int(end_s * 1e6), count))
-        table = pa.table(
-            {
-                "ts": pa.array(times, pa.timestamp("us", "UTC")),
-                "k": pa.array(rng.integers(0, KEYS, count), pa.int32()),
-                "g": pa.array(rng.integers(0, 10, count), pa.int32()),
-                "v": pa.array(rng.integers(1, 1500, count), pa.int32()),
-                "seq": pa.array(np.arange(self.rows, self.rows + count), pa.int64()),
-            }
-        )
-        path = self._folder / f".{self.files:06d}.tmp"
-        pq.write_table(table, path)
-        path.rename(self._folder / f"{self.files:06d}.parquet")
-        self.rows, self.files = self.rows + count, self.files + 1
-
-
-@dataclass
-class _Seen:
-    """Manifests and decisions of a run, each with the wall time at which it came."""
-
-    manifests: list[tuple[float, Manifest]] = field(default_factory=list)
-    decisions: dict[int, EpochDecision] = field(default_factory=dict)
-
-    def hooks(self) -> Hooks:
-        return Hooks(
-            on_epoch=lambda manifest: self.manifests.append((time.time(), manifest)),
-            on_decision=lambda decision: self.decisions.__setitem__(decision.epoch, decision),
-        )
-
-    def lags(self, begin_s: float, end_s: float) -> list[tuple[float, float]]:
-        """Of epochs that ended in a time: when, and how many triggers their rows had waited since the epoch before."""
-        found, before = [], None
-        for at, manifest in self.manifests:
-            if before is not None and begin_s <= at < end_s:
-                found.append((at, (at - before) / TRIGGER_S))
-            before = at - manifest.observed.seconds
-        return found
-
-
 def _run(
     spark: SparkSession,
     home: Path,
@@ -118,10 +45,10 @@ def _run(
     seconds: float,
     queries: dict[str, str] | None = None,
     **settings: Any,
-) -> tuple[_Seen, _Feed, Path]:
+) -> tuple[Seen, Feed, Path]:
     """One engine over a feed, from before the first file to after the last."""
-    out, seen = home / name, _Seen()
-    feed = _Feed(out / "in", rate, seconds)
+    out, seen = home / name, Seen()
+    feed = Feed(out / "in", rate, seconds)
     rows = spark.readStream.schema(SCHEMA).parquet(str(out / "in"))
     pipe = hr.Pipeline("bench").stream("r", rows, time="ts", lateness="1 second")
     for query, sql in (queries or QUERIES).items():
@@ -140,7 +67,7 @@ def _capacity(spark: SparkSession, home: Path, step_s: float, say: Say) -> float
     held = rate = FIRST_RATE
     while True:
         seen, feed, _ = _run(spark, home, f"rate{rate:.0f}", lambda _, rate=rate: rate, step_s)  # type: ignore[misc]
-        last = [lag for _, lag in seen.lags(feed.began_s + step_s / 2, math.inf)]
+        last = [lag for _, lag in seen.lags(feed.began_s + step_s / 2, math.inf, TRIGGER_S)]
         keeps_up = bool(last) and sorted(last)[len(last) // 2] <= 2.0
         say(f"{rate:,.0f} rows/s: {'held' if keeps_up else 'falls behind'}")
         if not keeps_up:
@@ -178,7 +105,7 @@ def _throttled(
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     out = home / f"spark{files or 'free'}"
-    feed = _Feed(out / "in", rate, seconds)
+    feed = Feed(out / "in", rate, seconds)
     reader = spark.readStream.schema(SCHEMA)
     reader = reader if files is None else reader.option("maxFilesPerTrigger", files)
     rows = reader.parquet(str(out / "in")).withWatermark("ts", "1 second")
@@ -215,7 +142,7 @@ def bench_shedding(quick: bool, say: Say) -> dict[str, Any]:
         seconds = 2 * calm_s + burst_s
         seen, feed, out = _run(spark, home, "burst", rate, seconds, shedding="fit", objective="fair")
         begin, end = feed.began_s + calm_s, feed.began_s + calm_s + burst_s
-        lags = seen.lags(begin, feed.began_s + seconds)
+        lags = seen.lags(begin, feed.began_s + seconds, TRIGGER_S)
         settled = [lag for at, lag in lags if at > begin + 3 * TRIGGER_S]
         kept = _kept_rows(seen, begin, end) / burst_s
         entry = seen.manifests[-1][1].ledger["r"]
@@ -226,7 +153,7 @@ def bench_shedding(quick: bool, say: Say) -> dict[str, Any]:
         say(f"where answers are what costs, {answering['shed']:,} rows are shed")
         files = max(1, round(TRIGGER_S / TICK_S))
         spark_free, spark_fixed = (_throttled(spark, home, rate, seconds, each) for each in (None, files))
-        ours_s = seen.lags(begin, end)[-1][1] * TRIGGER_S if seen.lags(begin, end) else math.inf
+        ours_s = seen.lags(begin, end, TRIGGER_S)[-1][1] * TRIGGER_S if seen.lags(begin, end, TRIGGER_S) else math.inf
     correct = balances and answering["shed"] == 0 and near.within >= 0.99 * near.groups
     return result(
         "shedding",
@@ -252,7 +179,7 @@ def bench_shedding(quick: bool, say: Say) -> dict[str, Any]:
     )
 
 
-def _kept_rows(seen: _Seen, begin_s: float, end_s: float) -> float:
+def _kept_rows(seen: Seen, begin_s: float, end_s: float) -> float:
     """Rows that queries kept on average in the epochs that ended in a time."""
     inside = [m for at, m in seen.manifests if begin_s <= at < end_s]
     if len(inside) < 2:
