@@ -1,8 +1,10 @@
-"""What `simulate` predicts from the checkpoint of one run, beside what a run at another rate is measured to do."""
+"""What `simulate` predicts from a run's checkpoint when its rate is about to change, beside what the run then does."""
 
 from __future__ import annotations
 
 import tempfile
+import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +15,7 @@ from headrace.bench.feed import SCHEMA, Feed, Seen
 from headrace.bench.measure import Say, result
 from headrace.engine import build_session
 from headrace.engine.watch.recorded import read_recorded
-from headrace.simulation.whatif import Rate, Scenario, set_up, simulate
+from headrace.simulation.whatif import Prediction, Rate, Scenario, set_up, simulate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["bench_simulate"]
 
 TRIGGER_S = 1.0
-# Rates of runs that are learned from rise for so long, and begin anew: what rows take must be told from what epochs do.
+# While a run is learned from, its rate rises for so long and begins anew: it tells what rows take from what epochs do.
 RISE_S = 8.0
 # A prediction is near if it is within this part of what was measured.
 NEAR = 0.25
@@ -29,7 +31,7 @@ NEAR = 0.25
 
 @dataclass(frozen=True)
 class _Case:
-    """A pipeline, the rate at which it is learned (rows/s of each stream), and how many times that is predicted."""
+    """A pipeline, the rate it is learned at (rows/s of each stream, at most), and how many times that is predicted."""
 
     name: str
     queries: dict[str, str]
@@ -79,26 +81,34 @@ class _Measured:
     epochs: int
 
 
-def _run(spark: SparkSession, home: Path, case: _Case, times: float, seconds: float) -> tuple[_Measured, hr.Pipeline]:
-    """One run: over feeds that rise and fall where it is learned from, at a constant rate where it is measured."""
+def _run(spark: SparkSession, home: Path, case: _Case, learn_s: float, then_s: float) -> tuple[_Measured, Prediction]:
+    """One run: its rate rises and falls at first; then what its checkpoint predicts is measured, at a constant rate."""
 
     def rate(at_s: float) -> float:
-        return case.rate * (0.4 + 0.6 * (at_s % RISE_S) / RISE_S if times == 1 else times)
+        return case.rate * (0.4 + 0.6 * (at_s % RISE_S) / RISE_S if at_s < learn_s else case.times)
 
-    seen, feeds = Seen(), [Feed(home / name, rate, seconds) for name in case.streams]
+    seen, feeds = Seen(), [Feed(home / name, rate, learn_s + then_s) for name in case.streams]
     pipe = hr.Pipeline(case.name)
     for name in case.streams:
         rows = spark.readStream.schema(SCHEMA).parquet(str(home / name))
         pipe.stream(name, rows, time="ts", lateness="1 second")
     for query, sql in case.queries.items():
         pipe.query(query, sql, sink=hr.parquet(str(home / "out" / query)))
-    for feed in feeds:
-        feed.__enter__()
-    run = pipe.start(spark, str(home / "state"), trigger=f"{TRIGGER_S:g} seconds", hooks=seen.hooks(), **case.settings)
-    for feed in feeds:
-        feed.__exit__()
+    began_s = time.time()
+    with ExitStack() as feeding:
+        for feed in feeds:
+            feeding.enter_context(feed)
+        run = pipe.start(
+            spark, str(home / "state"), trigger=f"{TRIGGER_S:g} seconds", hooks=seen.hooks(), **case.settings
+        )
+        time.sleep(max(0.0, began_s + learn_s - time.time()))
+        recorded = read_recorded(str(home / "state"))
     run.stop()
-    return _measured(seen, feeds[0].began_s + seconds / 2, feeds[0].began_s + seconds), pipe
+    engine = replace(pipe.model.engine, trigger_us=round(TRIGGER_S * 1e6), **case.settings)
+    setup = set_up(replace(pipe.model, engine=engine), recorded)
+    rates = Rate(rows_per_s=case.rate * case.times * len(case.streams))
+    predicted = simulate(setup, Scenario(rates, minutes=then_s / 60))
+    return _measured(seen, began_s + learn_s + then_s / 2, began_s + learn_s + then_s), predicted
 
 
 def _measured(seen: Seen, begin_s: float, end_s: float) -> _Measured:
@@ -118,28 +128,19 @@ def _measured(seen: Seen, begin_s: float, end_s: float) -> _Measured:
 
 
 def bench_simulate(quick: bool, say: Say) -> dict[str, Any]:
-    """A sharing, a join and an overload case, each run at one rate, and predicted and run at another.
+    """A sharing, a join and an overload case: what is predicted of the rate that comes next, and what then happens.
 
     - `used_<case>`: rows per second that are predicted to be used, over those that were.
     - `lag_<case>`: seconds that the oldest row of an epoch is predicted to have waited at its end, over those it had.
 
     It is correct if every case was measured over several epochs; the ratios say how near predictions are.
     """
-    seconds = 20.0 if quick else 30.0
+    learn_s, then_s = (16.0, 12.0) if quick else (32.0, 24.0)
     ratios, measures = dict[str, float](), dict[str, Any]()
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         spark = build_session("bench simulate", conf={"spark.driver.memory": "4g"})
         for case in CASES:
-            _run(spark, Path(folder) / "warm" / case.name, case, 1.0, seconds / 2)
-        for case in CASES:
-            home = Path(folder) / case.name
-            learned, pipe = _run(spark, home / "learned", case, 1.0, seconds)
-            model = pipe.model
-            model = replace(model, engine=replace(model.engine, trigger_us=int(TRIGGER_S * 1e6), **case.settings))
-            setup = set_up(model, read_recorded(str(home / "learned" / "state")))
-            rates = Rate(rows_per_s=case.rate * case.times * len(case.streams))
-            predicted = simulate(setup, Scenario(rates, minutes=seconds / 60))
-            there, _ = _run(spark, home / "there", case, case.times, seconds)
+            there, predicted = _run(spark, Path(folder) / case.name, case, learn_s, then_s)
             say(
                 f"{case.name}: predicted {predicted.used_per_s:,.0f} rows/s used and a lag of {predicted.lag_s:.2f} s, "
                 f"measured {there.used_per_s:,.0f} rows/s and {there.lag_s:.2f} s in {there.epochs} epochs"
@@ -147,7 +148,6 @@ def bench_simulate(quick: bool, say: Say) -> dict[str, Any]:
             ratios[f"used_{case.name}"] = predicted.used_per_s / there.used_per_s if there.used_per_s else 0.0
             ratios[f"lag_{case.name}"] = predicted.lag_s / there.lag_s if there.lag_s else 0.0
             measures[case.name] = {
-                "learned": _numbers(learned),
                 "measured": _numbers(there),
                 "predicted": {"used_per_s": round(predicted.used_per_s), "lag_s": round(predicted.lag_s, 2)},
                 "steps_s": {step: round(value, 3) for step, value in predicted.steps_s.items()},

@@ -202,8 +202,8 @@ def bench(
                                              "without Spark. Ratios: optimal_over_brute_force, "
                                              "in_network_over_optimal, seconds_490_sites. shedding: a burst of five "
                                              "times the capacity. Ratios: kept_over_capacity, lag_epochs_after, "
-                                             "vs_throttled_spark. simulate: what `headrace simulate` predicts from one "
-                                             "run against another run. Ratios: used_* and lag_* of sharing, join, "
+                                             "vs_throttled_spark. simulate: what `headrace simulate` predicts from a "
+                                             "run, and what it then does. Ratios: used_* and lag_* of sharing, join, "
                                              "overload.",
                                         show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
