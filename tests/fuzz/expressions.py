@@ -42,7 +42,7 @@ PRODUCTIONS: dict[str, tuple[str, ...]] = {
         "pmod({int}, {2..9})", "mod({int}, {2..9})", "{int} DIV {2..9}", "length({string})", "char_length({string})",
         "character_length({string})", "len({string})", "octet_length({string})", "bit_length({string})",
         "ascii({string})", "instr({string}, {word})", "locate({word}, {string})", "locate({word}, {string}, 2)",
-        "position({word}, {string})", "levenshtein({word}, {word})", "year({date})",
+        "position({word}, {string})", "position({word} IN {string})", "levenshtein({word}, {word})", "year({date})",
         "month({date})", "day({date})", "dayofmonth({date})", "dayofweek({date})", "dayofyear({date})",
         "weekday({date})", "weekofyear({date})", "quarter({date})", "hour({time})", "minute({time})",
         "second({time})", "hour({ntz})", "datediff({date}, {date})", "date_diff({date}, {date})", "unix_date({date})",
@@ -101,7 +101,8 @@ PRODUCTIONS: dict[str, tuple[str, ...]] = {
     "string": (
         "upper({string})", "lower({string})", "initcap({string})", "trim({string})", "ltrim({string})", "rtrim({string})",
         "btrim({string}, 'a ')", "TRIM(BOTH 'a' FROM {string})", "TRIM(LEADING 'k' FROM {string})", "reverse({string})",
-        "substring({string}, {1..3}, {0..4})", "substr({string}, -{1..3})", "left({string}, {0..3})", "right({string}, {0..3})",
+        "substring({string}, {1..3}, {0..4})", "substring({string} FROM {1..3} FOR {0..4})",
+        "overlay({string} PLACING {word} FROM {1..3})", "substr({string}, -{1..3})", "left({string}, {0..3})", "right({string}, {0..3})",
         "concat({string}, {string})", "concat({string}, {int})", "{string} || {word}", "concat_ws('-', {string}, {word})",
         "concat_ws(',', {strings})", "replace({string}, 'a', 'ä')", "translate({string}, 'abc', 'xy')", "lcase({string})",
         "lpad({string}, {1..9}, '*')", "rpad({string}, {1..9})", "repeat({word}, {0..3})", "space({0..4})", "ucase({string})",
@@ -129,7 +130,8 @@ PRODUCTIONS: dict[str, tuple[str, ...]] = {
         "{time} >= TIMESTAMP '2024-03-10 01:30:20'", "{ntz} > TIMESTAMP_NTZ '2024-03-01 00:00:00'", "{wildtime} < {time}",
         "{any} IS NOT NULL", "{wilddouble} <=> {wilddouble}", "isnan({wilddouble})", "{int} BETWEEN {0..9} AND {10..500}",
         "{int} NOT BETWEEN -50 AND {0..50}", "{int} IN (1, 2, {0..9})", "{string} IN ('a', 'b', 'k1', 'Zürich')",
-        "{int} NOT IN (0, NULL)", "{string} LIKE 'a%'", "{string} NOT LIKE '%a%'", "{string} ILIKE 'A_'", "{string} LIKE 'a\\\\%b'",
+        "{int} NOT IN (0, NULL)", "{string} LIKE 'a%'", "{string} NOT LIKE '%a%'", "{string} LIKE ANY ('a%', '%1')",
+        "{string} NOT LIKE ALL ('a%', '%1')", "({int}, {word}) IN ((1, 'k1'), ({0..9}, 'k0'))", "{string} ILIKE 'A_'", "{string} LIKE 'a\\\\%b'",
         "{string} LIKE '%a!_%' ESCAPE '!'", "{string} RLIKE '^[a-k]'", "startswith({string}, 'a')", "endswith({string}, {word})",
         "contains({string}, 'a')", "({bool}) AND ({bool})", "({bool}) OR ({bool})", "NOT ({bool})", "({bool}) = ({bool})",
         "array_contains({ints}, {int})", "arrays_overlap({ints}, {ints})", "exists({ints}, el -> el > 0)",
@@ -279,7 +281,8 @@ def _is_tight(text: str) -> bool:
     return re.fullmatch(r"[\w.]+|‹[\w.]+›|'[^']*'|\w+\([^()]*\)", text) is not None
 
 
-# Calls with holes of row expressions, and the kind of their result; None is the kind of the argument.
+# Calls with holes of row expressions, and the kind of their result; None is the kind of the argument. What stands before
+# a bar makes the result one that depends on no order.
 AGGREGATES: tuple[tuple[str, str | None, float], ...] = (
     ("COUNT(*)", "long", 3), ("COUNT({any})", "long", 2), ("COUNT(1)", "long", 0.3), ("COUNT(DISTINCT {atom})", "long", 3),
     ("SUM({int})", "long", 3), ("SUM({long})", "long", 1.5), ("SUM({tiny})", "long", 0.7), ("SUM({small})", "long", 0.7),
@@ -297,6 +300,14 @@ AGGREGATES: tuple[tuple[str, str | None, float], ...] = (
     ("PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY {num})", "inexact", 0.6),
     ("PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY {num})", "inexact", 0.6),
     ("PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY {wilddouble})", "inexact", 0.3),
+    ("bit_and({int})", "int", 0.3), ("bit_or({long})", "long", 0.3), ("bit_xor({small})", "small", 0.3),
+    ("COUNT(DISTINCT {int}, {word})", "long", 0.5), ("COUNT(DISTINCT {atom}, {specdouble})", "long", 0.2),
+    ("try_sum({int})", "long", 0.3), ("try_avg({decimal})", "decimal", 0.2), ("STDDEV(DISTINCT {small})", "inexact", 0.2),
+    ("covar_pop({int}, {small})", "inexact", 0.3), ("covar_samp({small}, {tiny})", "inexact", 0.2),
+    ("regr_count({int}, {double})", "long", 0.2), ("regr_avgx({int}, {small})", "inexact", 0.2),
+    ("xxhash64(sort_array(@))|collect_list({int})", "long", 0.4),
+    ("xxhash64(sort_array(@))|collect_set({word})", "long", 0.4), ("size(@)|array_agg({atom})", "int", 0.3),
+    ("element_at(@, 2)|percentile({int}, array(0.1, 0.9))", "inexact", 0.3),
     ("SUM({wildint})", "long", 0.3), ("AVG({wildint})", "inexact", 0.2), ("SUM({wilddecimal})", "wilddecimal", 0.1),
 )  # fmt: skip
 
@@ -313,4 +324,5 @@ def aggregate(leaves: Leaves, rng: random.Random, depth: int, wanted: str | None
     condition = expression("bool", leaves, rng, 1) if rng.random() < 0.2 else ""
     # Arguments are mostly plain columns, so that queries have something to share.
     text = _filled(call, leaves, rng, depth if rng.random() < 0.4 else 1)
-    return f"«{text}¦{condition}»", kind
+    around, _, call = text.rpartition("|")
+    return (around or "@").replace("@", f"«{call}¦{condition}»"), kind

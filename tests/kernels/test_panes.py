@@ -18,6 +18,14 @@ from headrace.model import ROWS, DataType, Feed, Kind, Measure, Synopsis
 
 INF, NAN = math.inf, math.nan
 COUNTED = (ROWS, "rows", "wide")
+PAIRS = pl.Struct({"of": pl.Int32, "by": pl.Float64})
+NUMBERS = pl.Struct({"of": pl.Float64, "by": pl.Float64})
+
+
+def pairs(of: st.SearchStrategy[Any], by: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({"of": st.none() | of, "by": st.none() | by})
+
+
 # Measure -> storage of its argument, type of its column, values that try it.
 KINDS: dict[str, tuple[str, str, pl.DataType, st.SearchStrategy[Any]]] = {
     "count": ("count", "wide", pl.Int64(), st.integers(-5, 5)),
@@ -31,6 +39,13 @@ KINDS: dict[str, tuple[str, str, pl.DataType, st.SearchStrategy[Any]]] = {
     "max of doubles": ("max", "float", pl.Float64(), st.sampled_from([1.5, -2.0, INF, -INF, NAN])),
     "min of strings": ("min", "other", pl.String(), st.text("abÅ", max_size=3)),
     "max of booleans": ("max", "other", pl.Boolean(), st.booleans()),
+    "bits of ints": ("bit_and", "int", pl.Int32(), st.integers(-9, 9)),
+    "any bits": ("bit_or", "wide", pl.Int64(), st.integers(-(2**63), 2**63 - 1)),
+    "odd bits": ("bit_xor", "int", pl.Int8(), st.integers(-9, 9)),
+    "the greatest pair": ("max_by", "other", PAIRS, pairs(st.integers(-2, 2), st.sampled_from([0.5, -1.0, NAN]))),
+    "the least pair": ("min_by", "other", PAIRS, pairs(st.integers(-2, 2), st.sampled_from([0.5, INF, NAN]))),
+    "shape": ("shape", "float", pl.Float64(), st.integers(-1000, 1000).map(float)),
+    "comoments": ("comoments", "other", NUMBERS, pairs(st.integers(-9, 9).map(float), st.integers(-9, 9).map(float))),
     "moments": ("moments", "float", pl.Float64(), st.integers(-1000, 1000).map(float)),
     "moments with specials": ("moments", "float", pl.Float64(), st.sampled_from([1.0, 2.0, INF, NAN])),
 }
@@ -48,7 +63,7 @@ def plain(frame: pl.DataFrame) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     for row in frame.iter_rows(named=True):
         measures = {k: v for k, v in row.items() if k not in groups}
         if measures.get("m1_n") == 0:
-            measures["m1_mean"] = measures["m1_m2"] = None
+            measures |= dict.fromkeys(name for name in measures if name.startswith("m1_") and name != "m1_n")
         found[tuple(row[g] for g in groups)] = tuple(measures.values())
     assert len(found) == frame.height, "one row per group"
     return found
@@ -128,6 +143,56 @@ def test_partials_of_any_split_merge_to_the_partial_of_all(kind: str, data: st.D
         pytest.param("min", "float", pl.Float64(), [NAN, NAN], (NAN,), id="a minimum of NaN is NaN"),
         pytest.param("max", "float", pl.Float64(), [None, None], (None,), id="a maximum of nulls is null"),
         pytest.param("max", "other", pl.Boolean(), [False, None, True], (True,), id="true is the greater boolean"),
+        pytest.param("bit_and", "int", pl.Int32(), [6, None, 3], (2,), id="bits of nulls do not count"),
+        pytest.param("bit_xor", "int", pl.Int32(), [None], (None,), id="bits of nothing are null"),
+        pytest.param(
+            "max_by",
+            "other",
+            PAIRS,
+            [{"of": 1, "by": 2.0}, {"of": 9, "by": None}],
+            (2.0, 1),
+            id="what is best by null is out",
+        ),
+        pytest.param(
+            "max_by",
+            "other",
+            PAIRS,
+            [{"of": 1, "by": 2.0}, {"of": 3, "by": 2.0}, {"of": None, "by": 2.0}],
+            (2.0, 3),
+            id="the greatest value of equally great ones",
+        ),
+        pytest.param(
+            "min_by",
+            "other",
+            PAIRS,
+            [{"of": None, "by": 1.0}, {"of": 5, "by": NAN}],
+            (1.0, None),
+            id="the best row may have no value",
+        ),
+        pytest.param(
+            "max_by",
+            "other",
+            PAIRS,
+            [{"of": 5, "by": NAN}, {"of": 7, "by": INF}, None],
+            (NAN, 5),
+            id="NaN is the greatest",
+        ),
+        pytest.param(
+            "shape",
+            "float",
+            pl.Float64(),
+            [0.1, 0.1, 0.1],
+            (3, 0.1, 0.0, 0.0, 0.0),
+            id="equal values do not deviate at all",
+        ),
+        pytest.param(
+            "comoments",
+            "other",
+            NUMBERS,
+            [{"of": 1.0, "by": 2.0}, {"of": 3.0, "by": 4.0}, {"of": None, "by": 9.0}],
+            (2, 3.0, 2.0, 2.0, 2.0, 2.0),
+            id="a pair has both",
+        ),
         pytest.param("moments", "float", pl.Float64(), [3.0], (1, 3.0, 0.0), id="one value does not deviate"),
         pytest.param("moments", "float", pl.Int32(), [1, 2, None, 3], (3, 2.0, 2.0), id="moments skip nulls"),
     ],

@@ -39,6 +39,27 @@ AGGREGATES: dict[str, tuple[str, str]] = {
     "distinct values": (
         "COUNT(DISTINCT s) AS a, approx_count_distinct(g) AS b, SUM(DISTINCT g) AS c, AVG(DISTINCT i) AS e",
         "count(DISTINCT s) {}, count(DISTINCT g) {}, (sum(DISTINCT g) {})::bigint, avg(DISTINCT i) {}"),
+    "the value of the best row": (
+        "max_by(s, i) AS a, min_by(i, s) AS b, first(s) AS c, last(g, true) AS e",
+        "(list(s ORDER BY i DESC, s DESC NULLS LAST) FILTER (WHERE i IS NOT NULL) {})[1], "
+        "(list(i ORDER BY s, i NULLS LAST) FILTER (WHERE s IS NOT NULL) {})[1], "
+        "(list(s ORDER BY r.ts, s NULLS LAST) {})[1], "
+        "(list(g ORDER BY r.ts DESC, g DESC NULLS LAST) FILTER (WHERE g IS NOT NULL) {})[1]"),
+    "lists, sets and the most frequent": (
+        "collect_list(i) AS a, collect_set(y) AS b, mode(g) AS c",
+        "coalesce(list(i ORDER BY i) FILTER (WHERE i IS NOT NULL) {}, []), "
+        "coalesce(list_sort(list_distinct(list(y + 0.0) FILTER (WHERE y IS NOT NULL) {})), []), "
+        "map_keys(histogram(g) {})[list_position(map_values(histogram(g) {}), list_max(map_values(histogram(g) {})))]"),
+    "pairs": (
+        "covar_pop(i, l) AS a, regr_count(i, l) AS b, regr_slope(i, l) AS c",
+        "covar_pop(i, l) {}, (regr_count(i, l) {})::bigint, "
+        "CASE WHEN (regr_count(i, l) {}) > 1 THEN regr_slope(i, l) {} END"),
+    "shape and bits": (
+        "kurtosis(i) AS a, bit_and(i) AS b, bit_or(l) AS c, bit_xor(g) AS e",
+        "CASE WHEN (count(i) {}) > 1 THEN kurtosis_pop(i) {} END, bit_and(i) {}, bit_or(l) {}, bit_xor(g) {}"),
+    "sums that may fail, deviations of distinct": (
+        "try_sum(i) AS a, try_avg(i) AS b, STDDEV(DISTINCT g) AS c",
+        "sum(i) {}, avg(i) {}, stddev_samp(DISTINCT g) {}"),
     "filters": (
         "COUNT(*) FILTER (WHERE i > 0) AS a, SUM(i) FILTER (WHERE b) AS c, MEDIAN(x) FILTER (WHERE g = 1) AS e",
         "count(*) FILTER (WHERE i > 0) {}, sum(i) FILTER (WHERE b) {}, median(x) FILTER (WHERE g = 1) {}"),
@@ -59,6 +80,8 @@ def stored(made: RowsPlan, rows: pa.Table) -> pl.DataFrame:
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     connection.register("r", numbered(rows))
+    connection.execute("CREATE MACRO NAMED_STRUCT(a, x, b, y) AS {'of': x, 'by': y}")
+    connection.execute("CREATE MACRO double(x) AS x::DOUBLE")
     store = made.stores[0]
     named = zip(store.feeds[0].columns, store.columns, strict=True)
     columns = ", ".join(f"{sql} AS {column.name}" for sql, column in named).replace("`", '"')
@@ -73,7 +96,10 @@ def judged(made: RowsPlan, rows: pa.Table, duck: str, n: int) -> list[tuple[Any,
     connection.register("kept", stored(made, rows).with_row_index("j_").to_arrow())
     connection.register("r", numbered(rows))
     # The documented order: key, time, then the kept columns one by one, nulls first.
-    ties = ", ".join(f"kept.{name} NULLS FIRST" for name in made.ties)
+    types = {column.name: column.type for column in made.stores[0].columns}
+    # A pair is in the order of its parts.
+    parts = [f"{name}{part}" for name in made.ties for part in ((".of", ".by") if types[name].is_nested else ("",))]
+    ties = ", ".join(f"kept.{part} NULLS FIRST" for part in parts)
     over = f"OVER (PARTITION BY r.k ORDER BY r.ts, {ties} ROWS BETWEEN {n - 1} PRECEDING AND CURRENT ROW)"
     return connection.execute(f"SELECT r.ts, {duck.replace('{}', over)} FROM r JOIN kept ON i_ = j_").fetchall()
 

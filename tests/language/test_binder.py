@@ -361,6 +361,14 @@ def test_types(expression: str, expected: str, streams: Mapping[str, Stream]) ->
         pytest.param("MAX(ts)", "TIMESTAMP", id="MAX keeps the type"),
         pytest.param("approx_percentile(length, 0.5)", "INT", id="approx_percentile keeps the type"),
         pytest.param("percentile_disc(0.5) WITHIN GROUP (ORDER BY length)", "DOUBLE", id="percentile_disc"),
+        pytest.param("max_by(src, length)", "STRING", id="max_by has the type of its value"),
+        pytest.param("first(amount)", "DECIMAL(10,2)", id="first keeps the type"),
+        pytest.param("collect_set(port)", "ARRAY<INT>", id="collect_set"),
+        pytest.param("listagg(port, ',')", "STRING", id="listagg"),
+        pytest.param("corr(length, port)", "DOUBLE", id="corr"),
+        pytest.param("bit_or(port)", "INT", id="bits keep the type"),
+        pytest.param("try_sum(length)", "BIGINT", id="try_sum is as wide as SUM"),
+        pytest.param("percentile(length, array(0.1, 0.9))", "ARRAY<DOUBLE>", id="an array of percentiles"),
         pytest.param("approx_top_k(src, 3)", "ARRAY<STRUCT<item: STRING,count: BIGINT>>", id="approx_top_k"),
     ],
 )
@@ -390,6 +398,21 @@ def test_three_streams_meet_within_every_range(streams: Mapping[str, Stream]) ->
     assert outer.left.window == RangeWindow(5_000_000)
     assert outer.equalities == (("joined.c1", "c.id"),)
     assert "UNIX_MICROS(c.row_time__) - UNIX_MICROS(joined.c2) <= 10000000" in outer.on.sql
+
+
+@pytest.mark.parametrize("how", ["", "LEFT", "LEFT ANTI"])
+def test_using_is_an_equality_of_which_one_column_remains(how: str, streams: Mapping[str, Stream]) -> None:
+    head, tables = "SELECT p.port, {} AS s FROM packets p [RANGE 1 s]", f"{how} JOIN flows f [RANGE 2 s]"
+    using = bind_query("q", f"{head.format('src')} {tables} USING (SRC) WHERE src > 'a'", streams)
+    on = bind_query("q", f"{head.format('p.src')} {tables} ON p.src = f.src WHERE p.src > 'a'", streams)
+    assert (using.root, using.finish) == (on.root, on.finish)
+
+
+def test_star_after_using_begins_with_what_both_sides_share(streams: Mapping[str, Stream]) -> None:
+    query = bind_query("q", "SELECT * FROM flows a [RANGE 1 s] JOIN flows b [RANGE 1 s] USING (src, d)", streams)
+    assert [output.name for output in query.finish.outputs] == [
+        "src", "d", "a_ts", "a_bytes", "a_ts2", "b_ts", "b_bytes", "b_ts2",
+    ]  # fmt: skip
 
 
 def test_star_in_a_join_names_shared_columns_after_their_table(streams: Mapping[str, Stream]) -> None:

@@ -34,6 +34,7 @@ from headrace.planning import (
     may_shed_join,
 )
 from headrace.policies import decide_keyed, tuning_of
+from headrace.policies.remedies import Remedy
 
 __all__ = ["CHECKS"]
 
@@ -85,7 +86,7 @@ def balances_the_ledger(pair: Pair) -> None:
         assert came == pair.epoch.observed.rows.get(stream, 0), stream
         for part in ("used", "late", "shed", "rejected"):
             assert getattr(entry, part) >= getattr(pair.before.ledger[stream], part)
-    admitted = {edge for each in pair.epoch.decision.admissions.values() for edge in each.keep}
+    admitted = {e for each in pair.epoch.decision.admissions.values() for e in (*each.keep, *each.keyed)}
     assert pair.epoch.observed.edges.keys() <= admitted
 
 
@@ -114,16 +115,19 @@ def sheds_by_what_was_planned(pair: Pair) -> None:
     shed = pair.epoch.decision.shedding
     assert shed is not None
     assert shed.strategy == pair.pipeline.engine.shedding
-    planned = {edge: part for each in pair.epoch.decision.admissions.values() for edge, part in each.keep.items()}
+    admissions = pair.epoch.decision.admissions.values()
+    planned = {edge: part for each in admissions for edge, part in (*each.keep.items(), *each.keyed.items())}
     joins = [n for n in pair.epoch.decision.flows.values() if isinstance(n, JoinDecision) and n.way.keep < 1]
     if not joins:
-        assert planned == (shed.keep if shed.sheds else {})
+        assert planned == {edge: part for edge, part in shed.keep.items() if shed.sheds and part < 1}
 
 
 def replays_schedules(pair: Pair) -> None:
     settings, before = pair.pipeline.engine, pair.before
     groups = groups_of(pair.workload, pair.workload.queries, before.schedule)
-    made = before.schedule.decide(settings.schedule, groups, settings.trigger_us / 1e6, before.decision.schedule)
+    as_asked = before.shedding.remedies.acts(Remedy.REFRESH)
+    last, trigger_s = before.decision.schedule, settings.trigger_us / 1e6
+    made = before.schedule.decide(settings.schedule, groups, trigger_s, last, as_asked=as_asked)
     assert made == pair.epoch.decision.schedule
 
 
@@ -135,7 +139,8 @@ def replays_joins(pair: Pair) -> None:
             decided = pair.epoch.decision.nodes[name]
             assert isinstance(decided, JoinDecision)
             memory = pair.tuning.join_bytes if may_shed_join(pair.workload, name) else None
-            assert decide_join(plan, known, len(decided.speeds), pair.pipeline.engine.join, memory) == decided
+            urgent, wanted = pair.before.shedding.remedies.acts(Remedy.SPREAD_JOINS), pair.pipeline.engine.join
+            assert decide_join(plan, known, len(decided.speeds), wanted, memory, urgent=urgent) == decided
 
 
 def replays_keyed_state(pair: Pair) -> None:
@@ -144,7 +149,8 @@ def replays_keyed_state(pair: Pair) -> None:
         if isinstance(known, KeyedState):
             decided = pair.epoch.decision.nodes[name]
             assert isinstance(decided, KeyedDecision)
-            assert decide_keyed(known, decided.bins, pair.tuning.flux, isinstance(plan, RowsPlan)) == decided
+            urgent, merges = pair.before.shedding.remedies.acts(Remedy.MOVE_STATE), isinstance(plan, RowsPlan)
+            assert decide_keyed(known, decided.bins, pair.tuning.flux, merges, urgent=urgent) == decided
 
 
 def costs_are_learned(pair: Pair) -> None:

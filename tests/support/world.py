@@ -169,18 +169,28 @@ def _value(value: Any) -> Any:
         return value.astimezone(UTC).isoformat() if value.tzinfo else value.isoformat()
     if isinstance(value, float):
         return 0.0 if value == 0 else value
+    if isinstance(value, list):
+        return [_value(part) for part in value]
     return value
 
 
 def _order(row: tuple[Any, ...]) -> tuple[Any, ...]:
     # With its place: a row with a NULL here and a row with a NULL there must not count as equal.
-    exact = [(i, value is None, str(value)) for i, value in enumerate(row) if not isinstance(value, float | Decimal)]
+    exact = [(i, value is None, _rough(value)) for i, value in enumerate(row) if not isinstance(value, float | Decimal)]
     floats = [value for value in row if isinstance(value, float | Decimal)]
     # Roughly first, so that the last digits of one value do not decide about rows that differ in another.
     return (exact, [f"{value:.6g}" for value in floats], [f"{value:.10g}" for value in floats])
 
 
+def _rough(value: Any) -> str:
+    if isinstance(value, list):
+        return str([f"{part:.6g}" if isinstance(part, float) else part for part in value])
+    return str(value)
+
+
 def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_close, a, b))
     if isinstance(a, float) and isinstance(b, float):
         return (math.isnan(a) and math.isnan(b)) or a == b or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
     if isinstance(a, float | Decimal | int) and isinstance(b, float | Decimal | int) and not isinstance(a, bool):

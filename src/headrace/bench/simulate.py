@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import headrace as hr
-from headrace.bench.feed import SCHEMA, Feed, Seen
+from headrace.bench.burst import SCHEMA, TRIGGER_S, Feed, Seen
 from headrace.bench.measure import Say, result
 from headrace.engine import build_session
 from headrace.engine.watch.recorded import read_recorded
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bench_simulate"]
 
-TRIGGER_S = 1.0
 # While a run is learned from, its rate rises for so long and begins anew: it tells what rows take from what epochs do.
 RISE_S = 8.0
 # A prediction is near if it is within this part of what was measured.

@@ -14,6 +14,7 @@ from headrace.kernels.chunks import read_part
 from headrace.kernels.panes import Layout, concat
 from headrace.kernels.values import (
     PlannedAggregate,
+    filled,
     find_beyond,
     finish_detail,
     finish_error,
@@ -21,7 +22,7 @@ from headrace.kernels.values import (
     finish_quantile,
 )
 from headrace.kernels.windows import Cut, View
-from headrace.model import ERROR, ROWS, Due, Failure
+from headrace.model import AGGREGATES, ERROR, ROWS, Due, Failure
 
 __all__ = [
     "AnswerSpec",
@@ -34,7 +35,6 @@ __all__ = [
 _UTC_US = pl.Datetime("us", "UTC")
 # Groups of all windows held at once in a task; beyond it windows are answered in several goes.
 MOST_GROUPS = 2_000_000
-_QUANTILES = ("percentile", "percentile_disc", "approx_percentile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ def _finished(
             continue
         else:
             column = finish_plain(aggregate, layout).alias(aggregate.name)
-        columns.append(column.fill_null(0) if _counts(aggregate) else column)
+        columns.append(filled(aggregate, column))
     made = out.select(columns)
     for aggregate in spec.aggregates:
         layout = layouts[aggregate.synopsis]
@@ -348,7 +348,7 @@ class _Details:
         view = self._views.of(demand)
         if view is None:
             return None
-        if alike.function in _QUANTILES:
+        if alike.reads == "quantile":
             return _quantiles(view, bounds, at, alike)
         rows, _ = view.windows(bounds)
         # Which of all windows of the batch each of these is.
@@ -356,12 +356,9 @@ class _Details:
         return finish_detail(rows.filter(pl.col("d").is_not_null()), alike, ["w", *by])
 
 
-def _counts(aggregate: PlannedAggregate) -> bool:
-    return aggregate.function in ("count", "approx_count_distinct")
-
-
 def _empty(aggregate: PlannedAggregate) -> pl.Expr:
-    return pl.lit(0 if _counts(aggregate) else None).alias(aggregate.name)
+    empty = AGGREGATES[aggregate.function].empty
+    return pl.lit(pl.Series([[]], dtype=pl.List(pl.Null)) if empty == () else empty).alias(aggregate.name)
 
 
 def _quantiles(

@@ -7,16 +7,18 @@ commutative.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from headrace.kernels.limbs import columns_of_limbs, fits, split
-from headrace.model import ROWS, SCALING, DataType, Kind, Measure, Synopsis, sum_of
+from headrace.kernels.moments import MOMENTS, columns_of_moments, merged_moments, moments_of, moments_of_row
+from headrace.model import PAIR, ROWS, SCALING, DataType, Kind, Measure, Synopsis, sum_of
 
 __all__ = [
     "Layout",
+    "columns_of_best",
     "columns_of_measure",
     "concat",
     "keep_heaviest",
@@ -69,7 +71,14 @@ def columns_of_measure(name: str, kind: str) -> tuple[str, ...]:
     """The columns of one measure."""
     if kind == "limbs":
         return columns_of_limbs(name)
-    return (f"{name}_n", f"{name}_mean", f"{name}_m2") if kind == "moments" else (name,)
+    if kind in MOMENTS:
+        return columns_of_moments(name, kind)
+    return columns_of_best(name) if kind in ("max_by", "min_by") else (name,)
+
+
+def columns_of_best(name: str) -> tuple[str, str]:
+    """What the best row is best by, and its value."""
+    return f"{name}_by", f"{name}_of"
 
 
 def storage_of(type_: DataType) -> str:
@@ -105,6 +114,37 @@ def _sum(column: pl.Expr, storage: str) -> pl.Expr:
     return pl.when(column.count() > 0).then(_wide(column, storage).sum())
 
 
+def _extreme(column: pl.Expr, kind: str, floats: bool) -> pl.Expr:
+    """The least or the greatest value: NaN is greater than any number."""
+    if kind == "min":
+        return column.min()
+    return column.nan_max() if floats else column.max()
+
+
+def _bits(column: pl.Expr, kind: str) -> pl.Expr:
+    match kind:
+        case "bit_and":
+            return column.bitwise_and()
+        case "bit_or":
+            return column.bitwise_or()
+        case _:
+            return column.bitwise_xor()
+
+
+def _parts_of_pair(column: pl.Expr, name: str) -> list[pl.Expr]:
+    of, by = (column.struct.field(field) for field in PAIR)
+    return [part.alias(called) for part, called in zip((by, of), columns_of_best(name), strict=True)]
+
+
+def _best(name: str, kind: str, types: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    """What the best row is best by, and its value: of equally good rows the greatest or the least value there is."""
+    by, of = (pl.col(column) for column in columns_of_best(name))
+    extreme = kind.removesuffix("_by")
+    best = _extreme(by, extreme, types["by"].is_float())
+    value = _extreme(of.filter(by == best), extreme, types["of"].is_float())
+    return [found.alias(column) for found, column in zip((best, value), columns_of_best(name), strict=True)]
+
+
 def row_measure(name: str, kind: str, storage: str, argument: str) -> list[pl.Expr]:
     """The columns of a measure over each row by itself."""
     column = pl.col(argument)
@@ -115,11 +155,12 @@ def row_measure(name: str, kind: str, storage: str, argument: str) -> list[pl.Ex
             return [_wide(column, storage).alias(name)]
         case "limbs":
             return split(column, name)
-        case "min" | "max":
+        case "min" | "max" | "bit_and" | "bit_or" | "bit_xor":
             return [column.alias(name)]
-        case "moments":
-            known, x = column.is_not_null().cast(pl.Int64), column.cast(pl.Float64)
-            return [known.alias(f"{name}_n"), x.alias(f"{name}_mean"), (x * 0.0).abs().alias(f"{name}_m2")]
+        case "max_by" | "min_by":
+            return _parts_of_pair(column, name)
+        case _ if kind in MOMENTS:
+            return moments_of_row(column, name, kind)
         case other:
             raise ValueError(f"unknown measure kind '{other}'")
 
@@ -150,17 +191,15 @@ def partial(rows: pl.DataFrame, layout: Layout, arguments: Sequence[str | None],
                 else:
                     before += split(column, name)
                     aggregates += [_sum(pl.col(limb), "wide").alias(limb) for limb in columns_of_limbs(name)]
-            case "min":
-                aggregates.append(column.min().alias(name))
-            case "max":
-                aggregates.append((column.nan_max() if storage == "float" else column.max()).alias(name))
-            case "moments":
-                x = column.cast(pl.Float64)
-                aggregates += [
-                    x.count().cast(pl.Int64).alias(f"{name}_n"),
-                    x.mean().alias(f"{name}_mean"),
-                    (x.var(ddof=0) * x.count()).alias(f"{name}_m2"),
-                ]
+            case "min" | "max":
+                aggregates.append(_extreme(column, kind, storage == "float").alias(name))
+            case "bit_and" | "bit_or" | "bit_xor":
+                aggregates.append(_bits(column, kind).alias(name))
+            case "max_by" | "min_by":
+                before += _parts_of_pair(column, name)
+                aggregates += _best(name, kind, rows[argument].struct.schema)
+            case _ if kind in MOMENTS:
+                aggregates += moments_of(column, name, kind)
             case other:
                 raise ValueError(f"unknown measure kind '{other}'")
     made = (rows.with_columns(before) if before else rows).group_by(["p", *layout.groups]).agg(aggregates)
@@ -192,19 +231,15 @@ def merge(frames: Sequence[pl.DataFrame], layout: Layout, by: Sequence[str], car
             case "limbs":
                 limbs = map(pl.col, columns_of_limbs(name))
                 aggregates += [pl.when(limb.count() > 0).then(limb.sum()) for limb in limbs]
-            case "min":
-                aggregates.append(column.min())
-            case "max":
-                aggregates.append(column.nan_max() if storage == "float" else column.max())
-            case "moments":
-                n, mean, m2 = pl.col(f"{name}_n"), pl.col(f"{name}_mean"), pl.col(f"{name}_m2")
-                # Chan, Golub, LeVeque 1979: stable where sums of squares are not.
-                center = pl.when(n.sum() > 0).then((n * mean).sum() / n.sum())
-                aggregates += [
-                    n.sum().alias(f"{name}_n"),
-                    center.alias(f"{name}_mean"),
-                    (m2.sum() + (n * (mean - center) ** 2).sum()).alias(f"{name}_m2"),
-                ]
+            case "min" | "max":
+                aggregates.append(_extreme(column, kind, storage == "float"))
+            case "bit_and" | "bit_or" | "bit_xor":
+                aggregates.append(_bits(column, kind))
+            case "max_by" | "min_by":
+                types = dict(zip(("by", "of"), (rows.schema[c] for c in columns_of_best(name)), strict=True))
+                aggregates += _best(name, kind, types)
+            case _:
+                aggregates += merged_moments(name, kind)
     if not by:
         return rows.select(aggregates)
     return rows.group_by(list(by)).agg(aggregates)

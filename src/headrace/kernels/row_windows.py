@@ -24,19 +24,19 @@ from headrace.kernels.panes import Layout, row_measure
 from headrace.kernels.trees import Integers
 from headrace.kernels.values import (
     PlannedAggregate,
+    filled,
     find_beyond,
     finish_detail,
     finish_plain,
     finish_quantile,
 )
 from headrace.kernels.windows import Ranges, numbered
-from headrace.model import ROWS
+from headrace.model import AGGREGATES, ROWS
 
 __all__ = ["RowsSpec", "evaluate", "in_order", "trim"]
 
 # Rows of windows laid side by side at once, where an aggregate has to see each of them.
 MOST_CELLS = 4_000_000
-_QUANTILES = ("percentile", "percentile_disc", "approx_percentile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +96,15 @@ def evaluate(rows: pl.DataFrame, group: Integers, wanted: NDArray[np.bool_], spe
     columns = [chosen[source].alias(name) for name, source in spec.results]
     plain = _Plain(rows, group, spec)
     for aggregate, argument, _ in spec.aggregates:
-        if argument is None or not _sees_rows(aggregate):
+        if argument is None or not aggregate.by_value:
             made = plain.values(aggregate, windows.low, windows.high)
-        elif aggregate.function in _QUANTILES:
+        elif aggregate.reads == "quantile":
             made = _quantiles(rows[argument], windows, aggregate)
-        elif aggregate.function in ("count", "approx_count_distinct"):
+        elif aggregate.function in ("count", "approx_count_distinct"):  # exact here: all rows are there
             made = _distinct(rows[argument], windows)
         else:
             made = _details(rows[argument], windows, aggregate)
-        columns.append(made.alias(aggregate.name))
+        columns.append(made.to_frame("_").select(filled(aggregate, pl.col("_")).alias(aggregate.name)).to_series())
     return pl.DataFrame(columns)
 
 
@@ -167,32 +167,16 @@ class _Plain:
         made = found.select(finish_plain(planned, self._layout).alias("_")).to_series()
         if find_beyond(found, planned, self._layout, made) is not None:
             raise aggregate.beyond("one of its windows")
-        return made.fill_null(0) if aggregate.function == "count" else made
+        return made
 
 
 def _measures(aggregate: PlannedAggregate, argument: str, storage: str) -> list[tuple[str, str]]:
     """Names and kinds of the measures an aggregate is finished from; none if it sees each row of a window."""
-    if _sees_rows(aggregate):
+    if aggregate.by_value:
         return []
-    match aggregate.function:
-        case "avg":
-            return [_sum(argument, storage), (f"count_{argument}", "count")]
-        case "sum":
-            return [_sum(argument, storage)]
-        case "stddev_samp" | "var_samp" | "stddev_pop" | "var_pop":
-            return [(f"moments_{argument}", "moments")]
-        case kind:
-            return [(f"{kind}_{argument}", kind)]
-
-
-def _sum(argument: str, storage: str) -> tuple[str, str]:
-    kind = "limbs" if storage.startswith("limbs") else "sum"
-    return f"{kind}_{argument}", kind
-
-
-def _sees_rows(aggregate: PlannedAggregate) -> bool:
-    distinct = aggregate.distinct and aggregate.function not in ("min", "max")
-    return distinct or aggregate.function in _QUANTILES or aggregate.function.startswith("approx_")
+    kept = AGGREGATES[aggregate.function].keeps.split()
+    kinds = ["limbs" if kind == "sum" and storage.startswith("limbs") else kind for kind in kept]
+    return [(f"{kind}_{argument}", kind) for kind in kinds]
 
 
 def _slabs(low: Integers, high: Integers) -> Iterator[slice]:
@@ -285,7 +269,7 @@ def _from_details(
     """One value per window from a table of its distinct values, ordered and counted, as panes keep them."""
     window, place = np.nonzero(first)
     table = pl.DataFrame({"_s": window, "_code": codes[at[window, place]], "d": values.gather(at[window, place])})
-    if aggregate.function == "approx_top_k":
+    if not aggregate.distinct:
         every, where = np.nonzero(inside)
         seen = pl.DataFrame({"_s": every, "_code": codes[at[every, where]]})
         table = table.join(seen.group_by("_s", "_code").agg(pl.len().cast(pl.Int64).alias(ROWS)), on=["_s", "_code"])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Integers", "Tree", "merge_moments"]
+__all__ = ["Integers", "Part", "Tree"]
 
 Integers = NDArray[np.int64]
 Part = tuple[NDArray[Any], ...]
@@ -59,13 +59,3 @@ class Tree:
             at[chosen] += 1
         for column, value in zip(found, self.combine(tuple(column[chosen] for column in found), blocks), strict=True):
             column[chosen] = value
-
-
-def merge_moments(a: Part, b: Part) -> Part:
-    """Count, mean and squared deviations of two sets together (Chan, Golub, LeVeque 1979)."""
-    n = a[0] + b[0]
-    share = b[0] / np.maximum(n, 1)
-    apart = b[1] - a[1]
-    mean = np.where(a[0] == 0, b[1], np.where(b[0] == 0, a[1], a[1] + apart * share))
-    square = np.where((a[0] == 0) | (b[0] == 0), 0.0, apart * apart * a[0] * share)
-    return n, mean, a[2] + b[2] + square

@@ -12,8 +12,10 @@ import polars as pl
 
 from headrace.errors import QueryFailure
 from headrace.kernels.limbs import split, total, unscaled
-from headrace.kernels.panes import Layout, columns_of_measure
+from headrace.kernels.moments import columns_of_moments
+from headrace.kernels.panes import Layout, columns_of_best, columns_of_measure
 from headrace.model import (
+    AGGREGATES,
     BUCKET_OFFSET,
     ROWS,
     Aggregate,
@@ -28,6 +30,7 @@ from headrace.model import (
 
 __all__ = [
     "PlannedAggregate",
+    "filled",
     "find_beyond",
     "finish_detail",
     "finish_error",
@@ -51,6 +54,21 @@ class PlannedAggregate:
     parameters: tuple[float, ...]
     scaled: bool = False
     text: str = field(default="", compare=False)
+
+    @property
+    def reads(self) -> str:
+        """How its value is read."""
+        return AGGREGATES[self.function].reads
+
+    @property
+    def by_value(self) -> bool:
+        """Whether it is read from rows counted by value, or by what stands for it."""
+        return self.distinct or AGGREGATES[self.function].detail is not None
+
+    @property
+    def tries(self) -> bool:
+        """Whether it is NULL where its type has no room for it, and no failure."""
+        return self.function.startswith("try_")
 
     @property
     def digits(self) -> tuple[int, int]:
@@ -108,6 +126,14 @@ def finish_plain(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
     return found + (extra if aggregate.type in ("DOUBLE", "FLOAT") else extra.round().cast(pl.Int64))
 
 
+def filled(aggregate: PlannedAggregate, column: pl.Expr) -> pl.Expr:
+    """An aggregate's column with its value over nothing where it has none."""
+    empty = AGGREGATES[aggregate.function].empty
+    if empty is None:
+        return column
+    return column.fill_null(empty) if isinstance(empty, int) else column.fill_null([])
+
+
 def finish_error(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
     """One standard error of a scaled aggregate; 0 where all rows were kept."""
     if aggregate.function != "avg":
@@ -131,14 +157,14 @@ def _finish_kept(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
     """An aggregate's value over the rows that were kept."""
     measure = aggregate.columns[0]
     kind, storage = _kept(aggregate, layout)
-    match aggregate.function:
+    match aggregate.reads:
         case "sum" if kind == "limbs":
             return total(measure, aggregate.digits[1])
         case "sum" if storage == "wide":
             return pl.col(measure).cast(pl.Int64, strict=False)
         case "sum" if storage.startswith("decimal"):
             return pl.col(measure).cast(pl.Decimal(*aggregate.digits), strict=False)
-        case "avg":
+        case "average":
             count = pl.col(aggregate.columns[1])
             if storage.startswith(("decimal", "limbs")):
                 parts = [pl.col(column) for column in columns_of_measure(measure, kind)]
@@ -147,14 +173,51 @@ def _finish_kept(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
                     return_dtype=pl.Decimal(*aggregate.digits),
                 )
             return pl.when(count > 0).then(pl.col(measure).cast(pl.Float64) / count)
-        case "stddev_samp" | "var_samp" | "stddev_pop" | "var_pop":
+        case "of":
+            return pl.col(columns_of_best(measure)[1])
+        case "shape":
+            return _shape(aggregate.function, *(pl.col(c) for c in columns_of_moments(measure, kind)))
+        case "comoments":
+            return _of_pairs(aggregate.function, *(pl.col(c) for c in columns_of_moments(measure, kind)))
+        case "variance":
             n, m2 = pl.col(f"{measure}_n"), pl.col(f"{measure}_m2")
             sample = aggregate.function.endswith("_samp")
             variance = pl.when(n > (1 if sample else 0)).then(m2 / (n - (1 if sample else 0)))
             return variance.sqrt() if aggregate.function.startswith("stddev") else variance
         case _:
-            assert kind in ("rows", "count", "sum", "min", "max")
             return pl.col(measure)
+
+
+def _shape(function: str, n: pl.Expr, mean: pl.Expr, m2: pl.Expr, m3: pl.Expr, m4: pl.Expr) -> pl.Expr:
+    """Skewness and excess kurtosis of a population; NULL where values do not differ."""
+    skewness = function == "skewness"
+    found = n.cast(pl.Float64).sqrt() * m3 / (m2 * m2 * m2).sqrt() if skewness else n * m4 / (m2 * m2) - 3.0
+    return pl.when((n > 0) & (m2 != 0)).then(found)
+
+
+def _of_pairs(
+    function: str, n: pl.Expr, x: pl.Expr, sxx: pl.Expr, y: pl.Expr, syy: pl.Expr, sxy: pl.Expr
+) -> pl.Expr:  # fmt: skip
+    """What SQL says about pairs (y, x) that have both; NULL where it divides by nothing."""
+    some, differ = n > 0, (n > 1) & (sxx != 0)
+    match function:
+        case "regr_count":
+            return n
+        case "regr_avgx" | "regr_avgy" | "regr_sxx" | "regr_syy" | "regr_sxy":
+            return {"avgx": x, "avgy": y, "sxx": sxx, "syy": syy, "sxy": sxy}[function.removeprefix("regr_")]
+        case "covar_pop":
+            return pl.when(some).then(sxy / n)
+        case "covar_samp":
+            return pl.when(n > 1).then(sxy / (n - 1))
+        case "corr":
+            return pl.when(differ & (syy != 0)).then(sxy / (sxx.sqrt() * syy.sqrt()))
+        case "regr_slope":
+            return pl.when(differ).then(sxy / sxx)
+        case "regr_intercept":
+            return pl.when(differ).then(y - sxy / sxx * x)
+        case _:
+            explained = pl.when(syy == 0).then(1.0).otherwise(sxy * sxy / (sxx * syy))
+            return pl.when(differ).then(explained)
 
 
 def _kept(aggregate: PlannedAggregate, layout: Layout) -> tuple[str, str]:
@@ -166,7 +229,8 @@ def find_beyond(measures: pl.DataFrame, aggregate: PlannedAggregate, layout: Lay
     """The first row whose measures have a value and whose aggregate has none: its type has no room for it."""
     kind, storage = _kept(aggregate, layout)
     exact = storage == "wide" or storage.startswith(("decimal", "limbs"))
-    if aggregate.function not in ("sum", "avg") or not exact or not value.null_count():
+    adds = aggregate.reads in ("sum", "average") and not aggregate.tries
+    if not adds or not exact or not value.null_count():
         return None
     known = measures[columns_of_measure(aggregate.columns[0], kind)[0]].is_not_null()
     (rows,) = np.nonzero((known & value.is_null()).to_numpy())
@@ -200,22 +264,29 @@ def finish_detail(table: pl.DataFrame, aggregate: PlannedAggregate, groups: list
     (starts,) = np.nonzero(np.concatenate([[True], number[1:] != number[:-1]])) if len(number) else (np.empty(0, int),)
     keys = table.select(groups)[starts]
     each = table.group_by("_s", maintain_order=True)
-    match aggregate.function:
-        case "approx_count_distinct":
+    match aggregate.reads:
+        case "registers":
             values = _hll_estimate(each, aggregate)
-        case "approx_top_k":
+        case "list":
+            values = each.agg(pl.col("d").repeat_by(ROWS).explode())["d"]
+        case "set":
+            values = each.agg(pl.col("d"))["d"]
+        case "mode":
+            # The values of a group lie in their order: of those that are as frequent the first is the least.
+            values = each.agg(pl.col("d").get(pl.col(ROWS).arg_max()))["d"]
+        case "heaviest":
             heaviest = table.sort(["_s", ROWS, "d"], descending=[False, True, False])
             item = pl.struct(pl.col("d").alias("item"), pl.col(ROWS).alias("count"))
             values = heaviest.group_by("_s", maintain_order=True).agg(item.head(int(aggregate.parameters[0])))["item"]
-        case "count":
+        case "value":
             values = pl.Series(np.diff(np.append(starts, len(number))), dtype=pl.Int64)
-        case "sum" | "avg" if table["d"].dtype.is_decimal() or (aggregate.function == "sum" and _whole(table)):
+        case "sum" | "average" if table["d"].dtype.is_decimal() or (aggregate.reads == "sum" and _whole(table)):
             values = _exact(table, aggregate)
         case "sum":
             values = each.agg(pl.col("d").cast(pl.Float64).sum())["d"]
-        case "avg":
+        case "average":
             values = each.agg(pl.col("d").cast(pl.Float64).mean())["d"]
-        case "stddev_samp" | "var_samp" | "stddev_pop" | "var_pop":
+        case "variance":
             column, ddof = pl.col("d").cast(pl.Float64), 1 if aggregate.function.endswith("_samp") else 0
             deviation = aggregate.function.startswith("stddev")
             values = each.agg(column.std(ddof=ddof) if deviation else column.var(ddof=ddof))["d"]
@@ -234,12 +305,12 @@ def _exact(table: pl.DataFrame, aggregate: PlannedAggregate) -> pl.Series:
     decimals = pl.col("d").cast(pl.Decimal(38, scale))
     limbs = table.select("_s", *split(decimals, "d")).group_by("_s", maintain_order=True)
     made = limbs.agg(pl.col("d_hi").sum(), pl.col("d_lo").sum(), pl.len().alias("n"))
-    if aggregate.function == "avg":
+    if aggregate.reads == "average":
         values = _decimal_averages(made.select(pl.struct("d_hi", "d_lo", "n").alias("x"))["x"], scale, aggregate)
     else:
         room = pl.Int64 if aggregate.type == "BIGINT" else pl.Decimal(*aggregate.digits)
         values = made.select(total("d", scale).cast(room, strict=False)).to_series()
-    if values.null_count():
+    if values.null_count() and not aggregate.tries:
         raise aggregate.beyond("one of its windows")
     return values
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from headrace.errors import QueryFailure
 from headrace.kernels.limbs import columns_of_limbs
-from headrace.kernels.panes import Layout
-from headrace.kernels.trees import Integers, Tree, merge_moments
+from headrace.kernels.moments import MOMENTS, columns_of_moments, merge_parts
+from headrace.kernels.panes import Layout, columns_of_best
+from headrace.kernels.trees import Integers, Tree
 
 __all__ = ["Cut", "Ranges", "View", "numbered"]
 
@@ -348,8 +349,12 @@ class Ranges:
                 return lambda low, high: [column for limb in limbs for column in limb(low, high)]
             case "min" | "max":
                 return self._extreme(name, kind)
-            case "moments":
-                return self._deviation(name)
+            case "bit_and" | "bit_or" | "bit_xor":
+                return self._bits(name, kind)
+            case "max_by" | "min_by":
+                return self._best(name, kind)
+            case _ if kind in MOMENTS:
+                return self._deviation(name, kind)
             case other:
                 raise ValueError(f"unknown measure kind '{other}'")
 
@@ -391,36 +396,54 @@ class Ranges:
         """Minima and maxima of values of any type, by their rank among all values."""
         column = self._rows[name]
         order = column.arg_sort(nulls_last=True).head(len(column) - column.null_count())
-        none = -1 if kind == "max" else len(order)
-        ranks = np.full(len(column), none, np.int64)
-        ranks[order.to_numpy()] = np.arange(len(order))
-        leaves = (ranks,)
-        better = np.maximum if kind == "max" else np.minimum
-        tree = Tree.over(leaves, lambda a, b: (better(a[0], b[0]),), (none,), self._longest)
-        known = column.gather(order)
+        place, known = self._first_in(order, kind), column.gather(order)
+        return lambda low, high: [known.gather(place(low, high)).alias(name)]
+
+    def _best(self, name: str, kind: str) -> Evaluator:
+        """The rows with the greatest or least `by`, among those with the greatest or least `of`; NULL comes last."""
+        names, greatest = columns_of_best(name), kind == "max_by"
+        sort = pl.arg_sort_by(*names, nulls_last=[True, not greatest])
+        order = self._rows.select(sort).to_series().head(len(self._rows) - self._rows[names[0]].null_count())
+        place, known = self._first_in(order, kind.removesuffix("_by")), self._rows.select(names)[order]
 
         def best(low: Integers, high: Integers) -> list[pl.Series]:
-            rank = pl.Series(tree.ranges(low, high)[0])
-            return [known.gather(rank.set(rank == none, None)).alias(name)]
+            rank = place(low, high)
+            return [column.gather(rank) for column in known.get_columns()]
 
         return best
 
-    def _deviation(self, name: str) -> Evaluator:
-        rows = self._rows
-        leaves = (
-            rows[f"{name}_n"].fill_null(0).to_numpy(),
-            rows[f"{name}_mean"].fill_null(0.0).to_numpy(),
-            rows[f"{name}_m2"].fill_null(0.0).to_numpy(),
-        )
-        tree = Tree.over(leaves, merge_moments, (0, 0.0, 0.0), self._longest)
+    def _first_in(self, order: pl.Series, kind: str) -> Callable[[Integers, Integers], pl.Series]:
+        """The place in an order of a range's last row in it (`max`), or of its first; NULL without one."""
+        none = -1 if kind == "max" else len(order)
+        ranks = np.full(len(self._rows), none, np.int64)
+        ranks[order.to_numpy()] = np.arange(len(order))
+        better = np.maximum if kind == "max" else np.minimum
+        tree = Tree.over((ranks,), lambda a, b: (better(a[0], b[0]),), (none,), self._longest)
+
+        def first(low: Integers, high: Integers) -> pl.Series:
+            rank = pl.Series(tree.ranges(low, high)[0])
+            return rank.set(rank == none, None)
+
+        return first
+
+    def _bits(self, name: str, kind: str) -> Evaluator:
+        column, valid = self._rows[name], self._valid(name)
+        combine, identity = {
+            "bit_and": (np.bitwise_and, -1), "bit_or": (np.bitwise_or, 0), "bit_xor": (np.bitwise_xor, 0)
+        }[kind]  # fmt: skip
+        leaves = (column.fill_null(identity).to_numpy(),)
+        tree = Tree.over(leaves, lambda a, b: (combine(a[0], b[0]),), (identity,), self._longest)
+        return lambda low, high: [_nullable(name, tree.ranges(low, high)[0], valid(low, high))]
+
+    def _deviation(self, name: str, kind: str) -> Evaluator:
+        columns = columns_of_moments(name, kind)
+        leaves = tuple(self._rows[column].fill_null(0).to_numpy() for column in columns)
+        tree = Tree.over(leaves, partial(merge_parts, kind), (0,) * len(columns), self._longest)
 
         def merged(low: Integers, high: Integers) -> list[pl.Series]:
-            n, mean, m2 = tree.ranges(low, high)
-            return [
-                pl.Series(f"{name}_n", n),
-                _nullable(f"{name}_mean", mean, n > 0),
-                _nullable(f"{name}_m2", m2, n > 0),
-            ]
+            n, *rest = tree.ranges(low, high)
+            found = [_nullable(column, values, n > 0) for column, values in zip(columns[1:], rest, strict=True)]
+            return [pl.Series(columns[0], n), *found]
 
         return merged
 

@@ -1,6 +1,7 @@
 """Streams, windows, queries, sites and decisions: frozen, and valid once built."""
 
 from headrace.model.admission import Admission, Shed, edge_into, threshold
+from headrace.model.aggregates import AGGREGATES, PAIR, SPELLINGS, AggregateFunction, result_type
 from headrace.model.blocks import EVERYWHERE, KEY, ONCE, Block, host_of
 from headrace.model.decision import (
     FIRST_BYTES,
@@ -63,7 +64,6 @@ from headrace.model.query import (
     streams_of,
 )
 from headrace.model.remembered import Remembered
-from headrace.model.results import result_type
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
@@ -72,6 +72,7 @@ from headrace.model.types import Column, DataType, Kind
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
 
 __all__ = [
+    "AGGREGATES",
     "BUCKET_OFFSET",
     "DECODINGS",
     "DEFAULT_AHEAD_US",
@@ -90,15 +91,18 @@ __all__ = [
     "NARROW_DIGITS",
     "NODE_KINDS",
     "ONCE",
+    "PAIR",
     "PLACE",
     "ROWS",
     "SCALING",
     "SCHEDULE",
     "SHEDDING",
+    "SPELLINGS",
     "WITHOUT_PAIRS",
     "WITHOUT_RESULTS",
     "Admission",
     "Aggregate",
+    "AggregateFunction",
     "AnswersState",
     "Block",
     "Collected",

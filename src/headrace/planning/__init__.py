@@ -29,7 +29,7 @@ from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
 from headrace.planning.recorded import NodeState, Recorded, RecordedEpoch
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
-from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
+from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of, unasked_share
 from headrace.planning.select import SelectPlan, plan_select
 from headrace.planning.sharing import (
     Kept,
@@ -46,8 +46,11 @@ from headrace.planning.shedding import (
     Asked,
     Part,
     Shedding,
+    counted_edges,
     decide_shedding,
+    edges_into,
     edges_of,
+    epoch_seconds,
     even_spread_offers,
     parts_of,
     protected_edges,
@@ -95,14 +98,17 @@ __all__ = [
     "build_graph",
     "closed_us",
     "columns_in_use",
+    "counted_edges",
     "cover",
     "decide_join",
     "decide_shedding",
     "draw_graph",
     "draw_mermaid",
     "draw_svg",
+    "edges_into",
     "edges_of",
     "ends_below",
+    "epoch_seconds",
     "even_spread_offers",
     "expired_rows",
     "explain",
@@ -132,6 +138,7 @@ __all__ = [
     "share",
     "streams_read",
     "subgroup_of",
+    "unasked_share",
     "window_us",
     "with_kept",
 ]

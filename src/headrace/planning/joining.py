@@ -40,15 +40,24 @@ _EVER = -(2**62)
 
 
 def decide_join(
-    plan: JoinPlan, state: JoinState | None, hosts: int, wanted: str, memory_bytes: float | None
+    plan: JoinPlan,
+    state: JoinState | None,
+    hosts: int,
+    wanted: str,
+    memory_bytes: float | None,
+    *,
+    urgent: bool = False,
 ) -> JoinDecision:
-    """How a join runs in the coming epoch; `wanted` is what the pipeline asks for, `memory_bytes` a host's."""
+    """How a join runs in the coming epoch; `wanted` is what the pipeline asks for, `memory_bytes` a host's.
+
+    `urgent` says that an even spread of joins is to help against overload.
+    """
     if state is None:
         slices = SLICES_PER_HOST * hosts
         way = _wanted(plan, None, slices, hosts, wanted, memory_bytes)
         return JoinDecision(way, slices, (1.0,) * hosts, sampled=True, guess=True, mixed=False)
-    # The first choice is a guess: what the first epoch brings decides the second.
-    due = state.guess or state.sample.epochs >= PERIOD or max(state.way.hosts) >= hosts
+    # The first choice is a guess: what the first epoch brings decides the second. Overload does not wait.
+    due = urgent or state.guess or state.sample.epochs >= PERIOD or max(state.way.hosts) >= hosts
     way = _wanted(plan, state, state.slices, hosts, wanted, memory_bytes) if due else state.way
     mixed = way.cut_by != state.way.cut_by or state.until is not None
     return JoinDecision(way, state.slices, _known_speeds(state, hosts), due, guess=False, mixed=mixed)

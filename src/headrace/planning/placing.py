@@ -259,7 +259,10 @@ class _Draft:
 def _pane_bytes(kept: Kept) -> float:
     detail = 0.0 if kept.synopsis.detail is None else width_of(kept.synopsis.detail)
     # A sum has 16 bytes, moments have three numbers; other measures are about a number each.
-    measures = sum({"sum": 16.0, "limbs": 32.0, "moments": 24.0}.get(m.kind, 8.0) for m in kept.measures)
+    measures = sum(
+        {"sum": 16.0, "limbs": 32.0, "moments": 24.0, "shape": 40.0, "comoments": 48.0}.get(m.kind, 8.0)
+        for m in kept.measures
+    )
     return 8.0 + sum(width_of(key) for key in kept.synopsis.keys) + detail + measures
 
 

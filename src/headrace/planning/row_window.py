@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.errors import Problem, SpecError
 from headrace.model import Aggregate, Column, DataType, Kind, Query, RowsAggregate, Scan, Step
 from headrace.planning.flow import FlowPlan, RowFeed, RowStore, refuse_unkept
-from headrace.planning.synopsis import argument_of, column_of, normal, scans_of
+from headrace.planning.synopsis import argument_of, column_of, normal, refuse_no_number, scans_of
 
 __all__ = ["RowsPlan", "StepPlan", "plan_rows", "plan_step"]
 
@@ -91,7 +90,13 @@ def _store(
 
 
 def _comparable(store: RowStore) -> tuple[str, ...]:
-    return tuple(c.name for c in store.columns if not c.type.is_nested and c.type.kind is not Kind.INTERVAL)
+    return tuple(column.name for column in store.columns if _is_comparable(column.type))
+
+
+def _is_comparable(type_: DataType) -> bool:
+    if type_.kind is Kind.STRUCT:
+        return all(_is_comparable(field.type) for field in type_.fields)
+    return not type_.is_nested and type_.kind is not Kind.INTERVAL
 
 
 def plan_rows(query: Query) -> RowsPlan:
@@ -115,8 +120,8 @@ def plan_rows(query: Query) -> RowsPlan:
     results = tuple((each.name, column(of_all(each.name), each.type)) for each in scans[0].columns if each.name in used)
     arguments: list[tuple[Aggregate, str | None, DataType]] = []
     for aggregate in root.aggregates:
-        _refuse(aggregate, scans[0], query.name)
         sql, type_ = argument_of(aggregate, scans)
+        refuse_no_number(aggregate, type_, query.name)
         arguments.append((aggregate, None if sql is None else column(sql, type_), type_))
     store = _store(query, scans, kept, root.window.partition_by)
     return RowsPlan(query, (store,), keys, results, tuple(arguments))
@@ -127,14 +132,3 @@ def _used(query: Query) -> frozenset[str]:
     text = " ".join(output.sql for output in query.finish.outputs)
     words = "".join(letter if letter.isalnum() or letter == "_" else " " for letter in text).split()
     return frozenset(words)
-
-
-def _refuse(aggregate: Aggregate, scan: Scan, query: str) -> None:
-    if aggregate.function == "approx_percentile" and aggregate.argument is not None:
-        type_ = column_of(scan, aggregate.argument).type
-        if not type_.is_numeric:
-            raise SpecError(
-                Problem(
-                    f"approx_percentile needs a number, not {type_}", query=query, hint="cast it, or use percentile"
-                )
-            )

@@ -3,11 +3,12 @@
 Every aggregate is answered from tables of one shape, `(pane, group keys, detail) -> mergeable measures`:
 
     SUM, COUNT, AVG, MIN, MAX, VARIANCE   no detail
-    COUNT(DISTINCT x), MEDIAN, PERCENTILE detail = x,              measure = rows
+    COUNT(DISTINCT x), MEDIAN, mode       detail = x,              measure = rows
     approx_count_distinct(x)              detail = HLL register,   measure = greatest rank
     approx_percentile(x)                  detail = DDSketch bucket, measure = rows
     approx_top_k(x)                       detail = x, only the heaviest kept (Misra-Gries), measure = rows
 
+which of these an aggregate is says `model/aggregates.py`,
 so one kernel keeps them all, and sketches merge exactly as counts do.
 """
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from headrace.errors import Problem, SpecError
 from headrace.model import (
+    AGGREGATES,
     BUCKET_OFFSET,
     Aggregate,
     DataType,
@@ -43,6 +45,7 @@ __all__ = [
     "column_of",
     "normal",
     "plan_answer",
+    "refuse_no_number",
     "scans_of",
 ]
 
@@ -50,11 +53,6 @@ _BIGINT = DataType(Kind.BIGINT)
 _DOUBLE = DataType(Kind.DOUBLE)
 _INT = DataType(Kind.INT)
 
-# Functions before which Spark turns a string into a DOUBLE.
-_OF_NUMBERS = frozenset(
-    {"sum", "avg", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "percentile", "percentile_disc",
-     "approx_percentile"}
-)  # fmt: skip
 # 2^11 registers: a standard error of 1.04 / sqrt(2048) = 2.3 %, in at most 2 kB per group and pane.
 MIN_HLL_BITS = 11
 MAX_HLL_BITS = 16
@@ -160,7 +158,8 @@ def argument_of(aggregate: Aggregate, scans: tuple[Scan, ...]) -> tuple[tuple[st
     if arguments is None and aggregate.filter is not None:
         arguments = tuple(f"CASE WHEN {column_of(s, aggregate.filter).sql} THEN true END" for s in scans)
     type_ = _BIGINT if aggregate.argument is None else column_of(scans[0], aggregate.argument).type
-    if arguments is not None and aggregate.function in _OF_NUMBERS and type_.kind in (Kind.STRING, Kind.NULL):
+    of_numbers = AGGREGATES[aggregate.function].value in ("number", "quantity")
+    if arguments is not None and of_numbers and type_.kind in (Kind.STRING, Kind.NULL):
         arguments, type_ = tuple(f"CAST({sql} AS DOUBLE)" for sql in arguments), _DOUBLE
     return arguments, type_
 
@@ -203,7 +202,8 @@ def normal(expression: NamedExpression) -> str:
 def _masked(scan: Scan, aggregate: Aggregate) -> str:
     assert aggregate.argument is not None
     argument = column_of(scan, aggregate.argument)
-    sql = normal(argument) if aggregate.distinct else argument.sql
+    by_value = aggregate.distinct or AGGREGATES[aggregate.function].detail == "value"
+    sql = normal(argument) if by_value else argument.sql
     if aggregate.filter is None:
         return sql
     return f"CASE WHEN {column_of(scan, aggregate.filter).sql} THEN {sql} END"
@@ -229,21 +229,17 @@ def _scaling(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | N
 
 
 def _plain(draft: _Draft, aggregate: Aggregate, arguments: tuple[str, ...] | None, type_: DataType) -> tuple[str, ...]:
-    match aggregate.function:
-        case "count" if arguments is None:
-            return (draft.add("rows", None, _BIGINT),)
-        case "count":
-            return (draft.add("count", arguments, _BIGINT),)
-        case "sum":
-            return (draft.add(sum_of(type_), arguments, type_),)
-        case "avg":
-            return (draft.add(sum_of(type_), arguments, type_), draft.add("count", arguments, _BIGINT))
-        case "min" | "max":
-            return (draft.add(aggregate.function, arguments, type_),)
-        case "stddev_samp" | "stddev_pop" | "var_samp" | "var_pop":
-            return (draft.add("moments", arguments, _DOUBLE),)
-        case other:
-            raise ValueError(f"unknown aggregate function '{other}'")
+    if arguments is None:
+        return (draft.add("rows", None, _BIGINT),)
+    kinds = AGGREGATES[aggregate.function].keeps.split()
+    return tuple(
+        draft.add(sum_of(type_) if kind == "sum" else kind, arguments, _kept_as(kind, type_)) for kind in kinds
+    )
+
+
+def _kept_as(kind: str, type_: DataType) -> DataType:
+    """The type that a kind of measure is named by."""
+    return {"count": _BIGINT, "moments": _DOUBLE}.get(kind, type_)
 
 
 _Detail = tuple[tuple[str, ...], DataType, int | None, str, tuple[str, ...] | None, tuple[float, ...]]
@@ -251,31 +247,35 @@ _Detail = tuple[tuple[str, ...], DataType, int | None, str, tuple[str, ...] | No
 
 def _detail(aggregate: Aggregate, arguments: tuple[str, ...] | None, type_: DataType, query: str) -> _Detail | None:
     """Detail expression per feed, its type, how many to keep, the measure, its argument, parameters of the finish."""
-    function, parameters = aggregate.function, aggregate.parameters
+    parameters = aggregate.parameters
     if arguments is None:
         return None
-    if function in ("percentile", "percentile_disc") or (aggregate.distinct and function not in ("min", "max")):
-        return arguments, type_, None, "rows", None, parameters
-    if function == "approx_count_distinct":
-        # The registers that give the wanted standard error, but never fewer than the default.
-        wanted = math.ceil(2 * math.log2(1.04 / parameters[0])) if parameters else 0
-        bits = min(MAX_HLL_BITS, max(MIN_HLL_BITS, wanted))
-        return *_hll(arguments, type_, bits), (float(bits),)
-    if function == "approx_percentile":
-        if not type_.is_numeric:
-            raise SpecError(
-                Problem(
-                    f"approx_percentile needs a number, not {type_}", query=query, hint="cast it, or use percentile"
-                )
-            )
-        error = DEFAULT_RELATIVE_ERROR if len(parameters) < 2 else 1.0 / max(parameters[1], 1.0)
-        error = min(0.1, max(MIN_RELATIVE_ERROR, error))
-        return tuple(_bucket(sql, error) for sql in arguments), _INT, None, "rows", None, (parameters[0], error)
-    if function == "approx_top_k":
-        k = int(parameters[0]) if parameters else 5
-        tracked = int(parameters[1]) if len(parameters) > 1 else DEFAULT_ITEMS_TRACKED
-        return arguments, type_, max(k, tracked), "rows", None, (float(k),)
-    return None
+    match AGGREGATES[aggregate.function].detail:
+        case None if not aggregate.distinct:
+            return None
+        case "register":
+            # The registers that give the wanted standard error, but never fewer than the default.
+            wanted = math.ceil(2 * math.log2(1.04 / parameters[0])) if parameters else 0
+            bits = min(MAX_HLL_BITS, max(MIN_HLL_BITS, wanted))
+            return *_hll(arguments, type_, bits), (float(bits),)
+        case "bucket":
+            refuse_no_number(aggregate, type_, query)
+            error = DEFAULT_RELATIVE_ERROR if len(parameters) < 2 else 1.0 / max(parameters[1], 1.0)
+            error = min(0.1, max(MIN_RELATIVE_ERROR, error))
+            return tuple(_bucket(sql, error) for sql in arguments), _INT, None, "rows", None, (parameters[0], error)
+        case "heaviest":
+            k = int(parameters[0]) if parameters else 5
+            tracked = int(parameters[1]) if len(parameters) > 1 else DEFAULT_ITEMS_TRACKED
+            return arguments, type_, max(k, tracked), "rows", None, (float(k),)
+        case _:
+            return arguments, type_, None, "rows", None, parameters
+
+
+def refuse_no_number(aggregate: Aggregate, type_: DataType, query: str) -> None:
+    """SpecError for approx_percentile of what is no number."""
+    if AGGREGATES[aggregate.function].detail == "bucket" and not type_.is_numeric:
+        problem = f"{aggregate.function} needs a number, not {type_}"
+        raise SpecError(Problem(problem, query=query, hint="cast it, or use percentile"))
 
 
 def _hll(

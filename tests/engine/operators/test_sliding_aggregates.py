@@ -14,6 +14,22 @@ import headrace as hr
 
 LATENESS_S = 20
 
+
+def _best(of: str, by: str, order: str, condition: str = "") -> str:
+    """The value of the row that is first in an order; of equal rows the greatest or the least value, a NULL last."""
+    rows = f"list({of} ORDER BY {by} {order}, {of} {order} NULLS LAST) FILTER (WHERE ({by}) IS NOT NULL {condition})"
+    return f"({rows})[1]"
+
+
+def _list(of: str, condition: str = "") -> str:
+    return f"coalesce(list({of} ORDER BY {of}) FILTER (WHERE ({of}) IS NOT NULL {condition}), [])"
+
+
+def _mode(of: str) -> str:
+    counts = f"map_values(histogram({of}))"
+    return f"map_keys(histogram({of}))[list_position({counts}, list_max({counts}))]"
+
+
 # id: (Spark select list, group by, DuckDB select list)
 AGGREGATES: dict[str, tuple[str, str, str]] = {
     "count of rows": ("COUNT(*) AS n", "", "count(here) AS n"),
@@ -48,6 +64,77 @@ AGGREGATES: dict[str, tuple[str, str, str]] = {
         "k",
         "k, count(*) FILTER (WHERE i > 0), sum(i) FILTER (WHERE b)::bigint, count(DISTINCT s) FILTER (WHERE g = 1)",
     ),
+    "the value of the best row": (
+        "g, max_by(s, i) AS a, min_by(i, y) AS b, max_by(y, s) AS c, min_by(s, k) FILTER (WHERE b) AS e, "
+        "max_by(s, y) AS f",
+        "g",
+        f"g, {_best('s', 'i', 'DESC')}, {_best('i', 'y', 'ASC')}, {_best('y + 0.0', 's', 'DESC')}, "
+        f"{_best('s', 'k', 'ASC', 'AND b')}, {_best('s', 'y', 'DESC')}",
+    ),
+    "the first and the last value": (
+        "k, first(s) AS a, last(i) AS b, any_value(d) AS c, first(s, true) AS e, last_value(day) IGNORE NULLS AS f",
+        "k",
+        f"k, {_best('s', 'ts', 'ASC')}, {_best('i', 'ts', 'DESC')}, {_best('d', 'ts', 'ASC')}, "
+        f"{_best('s', 'ts', 'ASC', 'AND s IS NOT NULL')}, {_best('day', 'ts', 'DESC', 'AND day IS NOT NULL')}",
+    ),
+    "the best of no rows": (
+        "max_by(s, i) AS a, first(i) AS b", "", f"{_best('s', 'i', 'DESC')}, {_best('i', 'ts', 'ASC', 'AND here')}"),
+    "lists and sets": (
+        "g, collect_list(i) AS a, collect_set(y) AS b, array_agg(s) FILTER (WHERE i > 0) AS c, array_agg(DISTINCT b) AS e",
+        "g",
+        f"g, {_list('i')}, list_sort(list_distinct({_list('y + 0.0')})), {_list('s', 'AND i > 0')}, "
+        f"list_sort(list_distinct({_list('b')}))",
+    ),
+    "lists of no rows": ("collect_list(i) AS a, collect_set(s) AS b", "", f"{_list('i')}, list_sort(list_distinct({_list('s')}))"),
+    "texts in one": (
+        "g, listagg(s, ', ') AS a, string_agg(DISTINCT k, '') WITHIN GROUP (ORDER BY k) AS b, listagg(i) FILTER (WHERE b) AS c",
+        "g",
+        "g, string_agg(s, ', ' ORDER BY s), string_agg(DISTINCT k, '' ORDER BY k), "
+        "string_agg(i::varchar, '' ORDER BY i::varchar) FILTER (WHERE b)",
+    ),
+    "covariance and correlation": (
+        "k, corr(i, l) AS a, covar_pop(i, l) AS b, covar_samp(i, l) AS c",
+        "k",
+        "k, CASE WHEN regr_count(i, l) > 1 THEN corr(i, l) END, covar_pop(i, l), "
+        "CASE WHEN regr_count(i, l) > 1 THEN covar_samp(i, l) END",
+    ),
+    "regression": (
+        "k, regr_count(i, l) AS n, regr_avgx(i, l) AS a, regr_avgy(i, l) AS b, regr_sxx(i, l) AS c, regr_syy(i, l) AS e, "
+        "regr_sxy(i, l) AS f, regr_slope(i, l) AS g, regr_intercept(i, l) AS h, regr_r2(i, l) AS r",
+        "k",
+        "k, regr_count(i, l)::bigint, regr_avgx(i, l), regr_avgy(i, l), regr_sxx(i, l), regr_syy(i, l), regr_sxy(i, l), "
+        "CASE WHEN regr_count(i, l) > 1 THEN regr_slope(i, l) END, "
+        "CASE WHEN regr_count(i, l) > 1 THEN regr_intercept(i, l) END, CASE WHEN regr_count(i, l) > 1 THEN regr_r2(i, l) END",
+    ),
+    "skewness and kurtosis": (
+        "g, skewness(i) AS a, kurtosis(i) AS b",
+        "g",
+        # DuckDB has the skewness of a sample.
+        "g, CASE count(i) WHEN 0 THEN NULL WHEN 1 THEN NULL WHEN 2 THEN CASE WHEN var_pop(i) > 0 THEN 0.0 END "
+        "ELSE skewness(i) * (count(i) - 2) / sqrt(count(i) * (count(i) - 1.0)) END, "
+        "CASE WHEN count(i) > 1 THEN kurtosis_pop(i) END",
+    ),
+    "bits": (
+        "k, bit_and(i) AS a, bit_or(l) AS b, bit_xor(i) AS c, bit_xor(g) FILTER (WHERE b) AS e",
+        "k",
+        "k, bit_and(i), bit_or(l), bit_xor(i), bit_xor(g) FILTER (WHERE b)",
+    ),
+    "the most frequent value": ("g, mode(s) AS a, mode(y) AS b", "g", f"g, {_mode('s')}, {_mode('y + 0.0')}"),
+    "sums that may fail": ("k, try_sum(l) AS a, try_avg(i) AS b, try_sum(DISTINCT i) AS c", "k",
+                           "k, sum(l)::hugeint, avg(i), sum(DISTINCT i)::bigint"),
+    "arrays of percentiles": (
+        "k, percentile(i, array(0.1, 0.5, 1)) AS a, percentile_cont(array(0.9)) WITHIN GROUP (ORDER BY i) AS b",
+        "k",
+        "k, quantile_cont(i, [0.1, 0.5, 1.0]), quantile_cont(i, [0.9])",
+    ),
+    "distinct pairs": (
+        "g, COUNT(DISTINCT k, y) AS a, COUNT(DISTINCT s, i, b) FILTER (WHERE x IS NOT NULL) AS c",
+        "g",
+        "g, count(DISTINCT (k, y + 0.0)) FILTER (WHERE k IS NOT NULL AND y IS NOT NULL), "
+        "count(DISTINCT (s, i, b)) FILTER (WHERE s IS NOT NULL AND i IS NOT NULL AND b IS NOT NULL AND x IS NOT NULL)",
+    ),
+    "deviation of distinct": (
+        "k, STDDEV(DISTINCT i) AS a, VAR_POP(DISTINCT i) AS b", "k", "k, stddev_samp(DISTINCT i), var_pop(DISTINCT i)"),
     "several keys": ("k, g, COUNT(*) AS n", "k, g", "k, g, count(*)"),
     "keys that are expressions": (
         "i % 3 AS m, upper(s) AS u, COUNT(*) AS n", "i % 3, upper(s)", "i % 3 AS m, upper(s) AS u, count(*)"),

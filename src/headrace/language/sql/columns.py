@@ -6,22 +6,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from headrace.language.sql.aggregates import AggregateCall, aggregate_type, read_aggregate
+from headrace.language.sql.aggregates import AggregateCall, aggregate_type, is_aggregate, read_aggregate, unfolded
 from headrace.language.sql.infer import infer
 from headrace.language.sql.names import Scope
 from headrace.language.sql.relation import Take
 from headrace.language.sql.report import Fault
-from headrace.language.sql.spark_text import Key, leaf, spark_text
+from headrace.language.sql.spark_text import Key, leaf, rebuilt, spark_text
 from headrace.model import Aggregate, DataType, Kind
 
 __all__ = ["Columns", "refuse_void"]
 
 
 class Columns:
-    """Collects what a query needs from its input while its clauses are bound."""
+    """Collects what a query needs from its input, whose rows have a `time`, while its clauses are bound."""
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    def __init__(self, scope: Scope, time: exp.Expr | None = None) -> None:
+        self._scope, self._time = scope, time
         self._takes: dict[str, Take] = {}
         self._aggregates: dict[tuple[object, ...], Aggregate] = {}
         self._types: dict[Key, DataType] = {}
@@ -50,9 +50,12 @@ class Columns:
             self._types["", name] = take.type
         return leaf("", self._takes[text].name)
 
-    def aggregate(self, node: exp.Expr) -> exp.Column:
+    def aggregate(self, node: exp.Expr) -> exp.Expr:
         """The result of a bound aggregate call."""
-        call = read_aggregate(node)
+        wider = unfolded(node)
+        if wider is not None:
+            return self._over_aggregates(wider)
+        call = read_aggregate(node, self._time)
         if call.filter is not None:
             found = infer(call.filter, self._scope.columns)
             if found.kind not in (Kind.BOOLEAN, Kind.UNKNOWN):
@@ -60,7 +63,7 @@ class Columns:
         argument = None if call.argument is None else infer(call.argument, self._scope.columns)
         if argument is not None and argument.kind is Kind.NULL:
             call, argument = _with_type(call, node)
-        type_ = aggregate_type(call, argument, node)
+        type_ = aggregate_type(call, argument, [infer(part, self._scope.columns) for part in call.parts], node)
         argument_name = None if call.argument is None else self.column(call.argument).name
         filter_name = None if call.filter is None else self.column(call.filter).name
         key = (call.function, argument_name, call.distinct, filter_name, call.parameters)
@@ -72,6 +75,11 @@ class Columns:
             self._types["", name] = type_
         return leaf("", self._aggregates[key].name)
 
+    def _over_aggregates(self, node: exp.Expr) -> exp.Expr:
+        if is_aggregate(node):
+            return self.aggregate(node)
+        return rebuilt(node, self._over_aggregates)
+
 
 def refuse_void(type_: DataType, at: exp.Expr) -> None:
     """Raise Fault for an expression that is NULL whatever the rows are: no sink has a column for its type."""
@@ -81,7 +89,7 @@ def refuse_void(type_: DataType, at: exp.Expr) -> None:
 
 def _with_type(call: AggregateCall, at: exp.Expr) -> tuple[AggregateCall, DataType]:
     """An aggregate of NULL over the type that Spark gives it; raises Fault where Spark gives none."""
-    if not call.of_condition and call.function in ("min", "max", "approx_top_k"):
+    if call.takes in ("plain", "integer"):
         refuse_void(DataType(Kind.NULL), at)
-    type_ = DataType(Kind.BOOLEAN if call.of_condition else Kind.DOUBLE)
+    type_ = DataType(Kind.BOOLEAN if call.takes == "condition" else Kind.DOUBLE)
     return replace(call, argument=exp.cast(exp.Null(), str(type_))), type_

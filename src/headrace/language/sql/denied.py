@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.model import SPELLINGS
+
 __all__ = ["DENIED"]
 
 _EVENT_TIME = "use the stream's time column, or window_end"
@@ -37,14 +39,14 @@ _REASONS = (
         "filter with WHERE",
     ),
     (
-        "first first_value last last_value any_value nth_value",
+        "nth_value",
         "depends on the order in which rows arrive",
-        "use MIN or MAX",
+        "use min_by(x, ts), or first(x)",
     ),
     (
-        "collect_list collect_set array_agg string_agg listagg histogram_numeric",
-        "gathers rows in an order that changes from run to run and grows without bound",
-        "use COUNT(DISTINCT x) or approx_top_k(x, 10)",
+        "histogram_numeric",
+        "depends on the order in which rows arrive",
+        "use approx_top_k(x, 10), or an array of percentiles",
     ),
     (
         "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple",
@@ -72,14 +74,11 @@ _REASONS = (
         "use window_end; it may stand in window(window_time(x.window), '1 hour') over a subquery x",
     ),
     (
-        "corr covar_pop covar_samp kurtosis skewness regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope "
-        "regr_sxx regr_sxy regr_syy max_by min_by mode product bit_and bit_or bit_xor count_min_sketch "
-        "approx_top_k_accumulate approx_top_k_combine hll_sketch_agg hll_union_agg theta_sketch_agg "
-        "kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float "
-        "bitmap_construct_agg bitmap_or_agg try_sum try_avg schema_of_variant_agg",
+        "product count_min_sketch approx_top_k_accumulate approx_top_k_combine hll_sketch_agg hll_union_agg "
+        "theta_sketch_agg kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float "
+        "bitmap_construct_agg bitmap_or_agg schema_of_variant_agg",
         "is an aggregate that windows do not keep",
-        "known aggregates: count, count_if, sum, avg, min, max, stddev, variance, median, percentile, "
-        "approx_percentile, approx_count_distinct, approx_top_k, bool_and, bool_or",
+        f"known aggregates: {', '.join(sorted({entry.name for entry in SPELLINGS.values()}))}",
     ),
     (
         "from_avro to_avro from_protobuf to_protobuf",

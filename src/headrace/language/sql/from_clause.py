@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -22,14 +22,15 @@ from headrace.language.sql.relation import (
     UnionRelation,
 )
 from headrace.language.sql.report import Fault, Report
-from headrace.language.sql.select_list import select_items
-from headrace.language.sql.spark_text import all_of, conjuncts, leaf
+from headrace.language.sql.select_list import bind_items, select_items
+from headrace.language.sql.spark_text import Key, all_of, conjuncts, leaf
 from headrace.language.suggest import nearest
 from headrace.model import DataType, Kind, RangeWindow, SlidingWindow, Stream
 
 __all__ = ["FromBinder", "Source", "bind_condition", "time_of"]
 
 TIMESTAMP = DataType(Kind.TIMESTAMP)
+_TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 # Subqueries inside subqueries; each level unfolds into the one below.
 MOST_NESTED = 20
 # A WITH name used twice is unfolded twice, so a dozen of them could double a dozen times.
@@ -184,10 +185,13 @@ class FromBinder:
         )
         scope = Scope(source.relation.columns)
         items: dict[str, tuple[exp.Expr, DataType]] = {}
-        for item in select_items(query, scope):
+        listed = select_items(query, scope)
+        for item, bound in zip(listed, bind_items(listed, scope, self.report), strict=True):
             if item.name.lower() in (name.lower() for name in items):
                 raise Fault(f"two columns of the subquery are called '{item.name}'", item.at, "give one an alias")
-            bound = bind_names(item.node, scope)
+            if bound is None:
+                self.report.stop_if_wrong()
+            assert bound is not None
             items[item.name] = (bound, infer(bound, scope.columns))
         items[HIDDEN_TIME] = (time_of(source.relation), TIMESTAMP)
         return Projection(source.relation, alias, items, bind_condition(query.args.get("where"), scope, "WHERE"))
@@ -229,7 +233,8 @@ class FromBinder:
                     f"two tables are called '{min(clash)}'", join, "give each its own alias: FROM a AS x JOIN a AS y"
                 )
             scope = Scope({**left.columns, **right.columns})
-            on = bind_condition(join.args.get("on"), scope, "ON")
+            shared = _shared(join, left, right, how)
+            on = _equal(shared, scope) if shared else bind_condition(join.args.get("on"), scope, "ON")
             # sqlglot writes ON TRUE where the user wrote nothing.
             if on is None or (isinstance(on, exp.Boolean) and not _ON_TRUE.search(self.report.sql)):
                 raise Fault(
@@ -240,7 +245,10 @@ class FromBinder:
                 assert on is not None
             # A side that may be NULL bounds nothing by itself: where it is not, ON does.
             sure = [us for alias, us in ranges.items() if alias not in nullable]
-            left = JoinRelation(left, right, min(sure, default=max(ranges.values())), right_us, how, on)
+            pairs = JoinRelation(left, right, min(sure, default=max(ranges.values())), right_us, how, on, shared)
+            if _is_anti(join):
+                return Source(_unmatched(pairs, join, len(joins)))
+            left = pairs
             nullable |= frozenset(_aliases(right)) if how in ("left", "full") else frozenset()
             nullable |= frozenset(ranges) if how in ("right", "full") else frozenset()
             ranges |= dict.fromkeys(_aliases(right), right_us)
@@ -277,9 +285,55 @@ def _kind(join: exp.Expr) -> str:
         raise Fault(
             "a comma or CROSS JOIN pairs everything with everything", join, "write JOIN ... ON with a condition"
         )
+    if kind == "SEMI":
+        raise Fault("LEFT SEMI JOIN is not accepted", join, "join, and count the pairs of a row in a window, or write "
+                    "LEFT ANTI JOIN for the rows that have none")  # fmt: skip
+    if _is_anti(join) and side in ("", "LEFT"):
+        return "left"
     if kind not in ("", "INNER", "OUTER") or side not in _JOINS:
-        raise Fault(f"{side} {kind} JOIN is not accepted".strip(), join, "known: INNER, LEFT, RIGHT, FULL")
+        raise Fault(f"{side} {kind} JOIN is not accepted".strip(), join, "known: INNER, LEFT, RIGHT, FULL, LEFT ANTI")
     return _JOINS[side]
+
+
+def _shared(join: exp.Expr, left: Relation, right: Relation, how: str) -> tuple[tuple[Key, Key], ...]:
+    """The columns of both sides that USING names."""
+    names = join.args.get("using") or ()
+    if names and how not in ("inner", "left"):
+        raise Fault(f"{how.upper()} JOIN ... USING is not accepted", join,
+                    "write ON a.key = b.key, and coalesce(a.key, b.key) where both are wanted")  # fmt: skip
+    found: list[tuple[Key, Key]] = []
+    for name in names:
+        sides = [[key for key in side.columns if key[1].lower() == name.name.lower()] for side in (left, right)]
+        for side, keys in zip((left, right), sides, strict=True):
+            if not keys:
+                known = [column for _, column in side.columns if column != HIDDEN_TIME]
+                raise Fault(f"USING needs '{name.name}' on both sides", name, nearest(name.name, known))
+            if len(keys) > 1:
+                owners = " or ".join(f"{table}.{column}" for table, column in keys)
+                raise Fault(f"column '{name.name}' is ambiguous", name, f"write ON with {owners}")
+        found.append((sides[0][0], sides[1][0]))
+    return tuple(found)
+
+
+def _equal(shared: Sequence[tuple[Key, Key]], scope: Scope) -> exp.Expr | None:
+    equal = [exp.EQ(this=leaf(*one), expression=leaf(*other)) for one, other in shared]
+    for each in equal:
+        infer(each, scope.columns)
+    return all_of(equal)
+
+
+def _is_anti(join: exp.Expr) -> bool:
+    return (join.args.get("kind") or "").upper() == "ANTI"
+
+
+def _unmatched(pairs: JoinRelation, at: exp.Expr, joins: int) -> Projection:
+    """The rows of a left join that found no other: those whose other side has not even a time."""
+    aliases = _aliases(pairs.left)
+    if joins > 1 or len(aliases) > 1:
+        raise Fault("LEFT ANTI JOIN is between two tables", at, "put the other joins into a subquery")
+    alone = exp.Is(this=leaf(_aliases(pairs.right)[0], HIDDEN_TIME), expression=exp.Null())
+    items = {name: (leaf(alias, name), type_) for (alias, name), type_ in pairs.left.columns.items()}
+    return Projection(pairs, aliases[0], items, alone)
 
 
 def _renamed(base: StreamRelation, table: str, alias: str) -> Projection:
@@ -329,7 +383,10 @@ def _aligned(inputs: list[Projection], alias: str, at: exp.SetOperation) -> list
     for branch in inputs[1:]:
         for position, (_, type_) in enumerate(branch.items.values()):
             found = common_type(types[position], type_)
-            plain = types[position].kind is type_.kind or (types[position].is_numeric and type_.is_numeric)
+            both = (types[position], type_)
+            plain = (
+                both[0].kind is both[1].kind or all(t.is_numeric for t in both) or all(t.kind in _TIMES for t in both)
+            )
             if found is None or not (plain or Kind.NULL in (types[position].kind, type_.kind) or not found.is_known):
                 here = f"UNION ALL: column '{names[position]}' is {types[position]} here and {type_} there"
                 raise Fault(here, at.expression, "CAST one to the other's type")

@@ -37,11 +37,11 @@ ACCEPTED: dict[type[exp.Expr], frozenset[str]] = _table({
     "TableAlias": "this",
     "Table": "this alias db catalog",
     "Subquery": "this alias",
-    "Join": "this on side kind",
+    "Join": "this on using side kind",
     "Union": "this expression distinct with_",
     # In sqlglot's words these are other kinds of UNION; they are refused where UNION ALL is read.
     "Except Intersect": "this expression distinct with_",
-    "Star": "",
+    "Star": "except_",
     "Filter WithinGroup": "this expression",
     "Add Sub Mul Mod IntDiv EQ NEQ LT LTE GT GTE NullSafeEQ NullSafeNEQ And Or Dot Escape": "this expression",
     "Div DPipe": "this expression",
@@ -127,11 +127,9 @@ _SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
         "name the columns inside the subquery, or in the SELECT of WITH",
     ),
     ("Table", "joins"): ("parentheses around a join are not accepted", "write the joins one after the other"),
-    ("Join", "using"): ("JOIN ... USING is not accepted", "write ON a.key = b.key"),
     ("Union", "by_name"): ("UNION ALL BY NAME is not accepted", "UNION ALL goes by position"),
     ("Union", "order"): ("UNION ALL takes no ORDER BY", "order the results of the outermost SELECT"),
     ("Union", "limit"): ("UNION ALL takes no LIMIT", "limit the results of the outermost SELECT"),
-    ("Star", "except_"): ("* EXCEPT is not accepted", "name the columns"),
     ("Star", "replace"): ("* REPLACE is not accepted", "name the columns"),
     ("Star", "rename"): ("* RENAME is not accepted", "name the columns"),
     ("Star", "ilike"): ("* ILIKE is not accepted", "name the columns"),
@@ -151,7 +149,6 @@ _KINDS: dict[str, tuple[str, str]] = {
     "Values": ("VALUES is not a stream", "FROM takes declared streams"),
     "Lateral": ("LATERAL is not supported", "FROM takes declared streams and subqueries over them"),
     "Unnest": ("LATERAL is not supported", "FROM takes declared streams and subqueries over them"),
-    "RawString": ("a raw string is not accepted", "write r'a\\d' as 'a\\\\d'"),
     "GroupingSets": ("GROUPING SETS groups at several levels at once", "write one query per level"),
     "Cube": ("CUBE groups at several levels at once", "write one query per level"),
     "Rollup": ("ROLLUP groups at several levels at once", "write one query per level"),
@@ -223,6 +220,8 @@ def _check_values(node: exp.Expr) -> None:
     match node:
         case exp.Group() if node.args.get("all") is False:
             raise Fault("GROUP BY DISTINCT is not accepted", node, "write GROUP BY")
+        case exp.Group() if node.args.get("all") and node.expressions:
+            raise Fault("GROUP BY ALL takes no columns", node, "write GROUP BY ALL, or GROUP BY and the columns")
         case exp.Ordered(this=exp.Var()):
             raise Fault("ORDER BY ALL is not accepted", node, "name the columns to order by")
         # IntervalSpan is one, too, and so is the type INTERVAL.

@@ -213,10 +213,6 @@ def _between(node: exp.Expr, env: Env) -> DataType:
 
 
 def _like(node: exp.Expr, env: Env) -> DataType:
-    if is_aggregate(node.expression) or (
-        isinstance(node.expression, exp.Anonymous) and node.expression.name in ("any", "all")
-    ):
-        raise Fault("LIKE ANY and LIKE ALL are not accepted", node, "write one LIKE per pattern")
     for side in (node.this, node.expression):
         found = infer(side, env)
         if found.is_nested or found.kind is Kind.BOOLEAN:

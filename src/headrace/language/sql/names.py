@@ -33,8 +33,9 @@ class Scope:
     """What names mean at one place.
 
     `columns` are those of the FROM clause; `specials` exist only beside a window (window, window_start); `aliases` are
-    the SELECT list's, which come first in HAVING and ORDER BY and last in GROUP BY. In HAVING, `grouped` comes before
-    them: an expression that is a group key, by its text over the FROM clause, is that key whatever aliases say.
+    the SELECT list's, which come first in HAVING and ORDER BY and last in GROUP BY and the SELECT list. In HAVING,
+    `grouped` comes before them: an expression that is a group key, by its text over the FROM clause, is that key
+    whatever aliases say.
     """
 
     columns: Mapping[Key, DataType]
@@ -141,7 +142,7 @@ def _bind(node: exp.Expr, scope: Scope) -> exp.Expr:
     if isinstance(node, exp.Lambda):
         _check_variables(node, scope)
     inner = scope
-    if is_aggregate(node) and scope.aliases_first:
+    if is_aggregate(node) and scope.aliases:
         inner = Scope(scope.columns, scope.specials)
     if isinstance(node, exp.Anonymous):
         _unit_argument(node)

@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 from headrace.language.sql.brackets import Clause, cut_brackets
 from headrace.language.sql.grammar import check_tree
 from headrace.language.sql.report import Fault, Report
+from headrace.language.sql.respelled import respelled_tokens, respelled_tree
 from headrace.language.words import words
 
 __all__ = ["ReadQuery", "read_expression", "read_query", "read_text"]
@@ -186,7 +187,7 @@ def _calls(tokens: Sequence[Token], index: int) -> bool:
 
 def _parse(tokens: Sequence[Token], sql: str) -> exp.Expr:
     try:
-        trees = _SPARK.parser().parse(_hide_calls(_merge_strings(tokens)), sql)
+        trees = _SPARK.parser().parse(_hide_calls(respelled_tokens(_merge_strings(tokens))), sql)
     except ParseError as exc:
         first = exc.errors[0] if exc.errors else {}
         found = str(first.get("highlight") or "")
@@ -200,7 +201,7 @@ def _parse(tokens: Sequence[Token], sql: str) -> exp.Expr:
         raise Fault(f"the text cannot be read as SQL: {_first_line(exc)[:160]}") from exc
     if len(trees) != 1 or trees[0] is None:
         raise Fault("the text is not one SELECT", hint=_ONE_SELECT)
-    tree = _named_calls(trees[0])
+    tree = respelled_tree(_named_calls(trees[0]))
     check_tree(tree)
     return tree
 

@@ -35,5 +35,5 @@ def refusal(node: exp.Expr) -> Fault | None:
                 "a row of several values is not accepted", node, "compare column by column, or use struct(a, b)"
             )
         case exp.IgnoreNulls() | exp.RespectNulls():
-            return Fault("IGNORE NULLS goes with functions that depend on the order of rows", node, "use MIN or MAX")
+            return Fault("IGNORE NULLS goes with first and last", node, "write first(x) IGNORE NULLS")
     return None

@@ -96,7 +96,10 @@ class UnionRelation:
 
 @dataclass(frozen=True, slots=True)
 class JoinRelation:
-    """Pairs of rows of two relations; `ranges` says how long a row of each alias can match."""
+    """Pairs of rows of two relations; `left_us` and `right_us` say how long a row of each can match.
+
+    Of the columns that USING names, `shared`, there is only the left one, and it comes first.
+    """
 
     left: Relation
     right: Relation
@@ -104,9 +107,17 @@ class JoinRelation:
     right_us: int
     how: str
     on: exp.Expr
+    shared: tuple[tuple[Key, Key], ...] = ()  # (left column, right column)
 
     @property
     def columns(self) -> Mapping[Key, DataType]:
+        both, hidden = self.all_columns, {right for _, right in self.shared}
+        order = dict.fromkeys([*(left for left, _ in self.shared), *both])
+        return {key: both[key] for key in order if key not in hidden}
+
+    @property
+    def all_columns(self) -> Mapping[Key, DataType]:
+        """The columns of both sides."""
         return {**self.left.columns, **self.right.columns}
 
 
@@ -242,7 +253,7 @@ def _join(relation: JoinRelation, takes: Sequence[Take], where: exp.Expr | None)
         relation.right, relation.right_us, used, all_of(pushed[1]), relation.left, [c.right for c in found]
     )
     names = {**left_names, **right_names}
-    types = relation.columns
+    types = relation.all_columns
     env = {key_of(name): types[key] for key, name in names.items() if isinstance(name, exp.Column)}
     remaining = all_of(others)
     return Join(

@@ -18,7 +18,7 @@ from headrace.language.sql.outputs import check_names
 from headrace.language.sql.reading import read_expression
 from headrace.language.sql.relation import has_pairs, is_time, lower
 from headrace.language.sql.report import Fault, Report
-from headrace.language.sql.select_list import SelectItem, select_items
+from headrace.language.sql.select_list import SelectItem, bind_items, select_items
 from headrace.language.sql.spark_text import leaves, rebuilt
 from headrace.model import Finish, Kind, Output, RowsAggregate, RowsWindow, Step, StepFunction
 
@@ -36,7 +36,7 @@ def bind_rows(
     assert isinstance(clause, RowsClause)
     _refuse(select, clause, step)
     scope = Scope(source.relation.columns)
-    columns = Columns(scope)
+    columns = Columns(scope, time_of(source.relation))
     where = None
     with report.catching():
         where = bind_condition(select.args.get("where"), scope, "WHERE")
@@ -46,9 +46,10 @@ def bind_rows(
     keys = tuple(dict.fromkeys(bound_keys))
     items = select_items(select, scope)
     outputs: list[Output] = []
-    for item in items:
+    for item, node in zip(items, bind_items(items, scope, report), strict=True):
         with report.catching():
-            outputs.append(_output(item, columns, scope, step is not None))
+            if node is not None:
+                outputs.append(_output(item.name, node, columns, step is not None))
     check_names(items, report)
     if dated:
         outputs.append(_dated(items, source, columns, scope))
@@ -85,14 +86,13 @@ def _refuse(select: exp.Select, clause: RowsClause, step: StepFunction | None) -
     )
 
 
-def _output(item: SelectItem, columns: Columns, scope: Scope, for_function: bool) -> Output:
-    node = bind_names(item.node, scope)
+def _output(name: str, node: exp.Expr, columns: Columns, for_function: bool) -> Output:
     # A function's rows have columns, each expression one of them, a constant too.
     plain = for_function and not any(is_aggregate(part) for part in node.walk())
     bound = columns.column(node) if plain else _rewrite(node, columns)
     type_ = infer(bound, columns.types)
     refuse_void(type_, node)
-    return Output(item.name, emit(bound, columns.types), type_)
+    return Output(name, emit(bound, columns.types), type_)
 
 
 def _dated(items: Sequence[SelectItem], source: Source, columns: Columns, scope: Scope) -> Output:

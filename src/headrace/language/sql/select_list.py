@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from headrace.language.sql.names import Scope
-from headrace.language.sql.report import Fault
-from headrace.language.sql.spark_text import leaf
+from headrace.language.sql.names import Scope, bind_names
+from headrace.language.sql.report import Fault, Report
+from headrace.language.sql.spark_text import Key, leaf
+from headrace.language.suggest import nearest
 
-__all__ = ["SelectItem", "select_items"]
+__all__ = ["SelectItem", "bind_items", "select_items"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +42,48 @@ def select_items(select: exp.Select, scope: Scope, stars: bool = True) -> list[S
     return found
 
 
+def bind_items(items: Iterable[SelectItem], scope: Scope, report: Report) -> list[exp.Expr | None]:
+    """The items' expressions, bound; what is wrong is noted, and None. An alias is known to the items after its own."""
+    found: list[exp.Expr | None] = []
+    aliases: dict[str, exp.Expr] = {}
+    for item in items:
+        bound: exp.Expr | None = None
+        with report.catching():
+            bound = bind_names(item.node, replace(scope, aliases=aliases))
+        found.append(bound)
+        if item.aliased and bound is not None:
+            aliases = {**aliases, item.name.lower(): bound}
+    return found
+
+
 def _unfolded(item: exp.Expr, scope: Scope) -> list[SelectItem]:
     """The columns * stands for; in a join, names that both sides have get their table's name in front."""
     table = item.table.lower() if isinstance(item, exp.Column) else None
     if table is not None and table not in (name.lower() for name in scope.tables):
         raise Fault(f"unknown table '{table}' before .*", item, f"known: {', '.join(scope.tables)}")
     keys = [key for key in scope.visible() if table is None or key[0].lower() == table]
+    keys = _without(keys, item.this if isinstance(item, exp.Column) else item)
     names = Counter(name.lower() for _, name in scope.visible())
     return [
         SelectItem(f"{key[0]}_{key[1]}" if names[key[1].lower()] > 1 else key[1], False, leaf(*key), item)
         for key in keys
     ]
+
+
+def _without(keys: list[Key], star: exp.Expr) -> list[Key]:
+    """The columns that EXCEPT leaves of *."""
+    left_out: set[Key] = set()
+    for column in star.args.get("except_") or ():
+        *table, name = (part.name.lower() for part in column.parts)
+        found = {key for key in keys if key[1].lower() == name and table in ([], [key[0].lower()])}
+        if not found:
+            hint = nearest(column.name, [key[1] for key in keys])
+            raise Fault(f"* has no column '{column.sql('spark')}' to leave out", column, hint)
+        left_out |= found
+    kept = [key for key in keys if key not in left_out]
+    if not kept:
+        raise Fault("* EXCEPT leaves no column", star, "name the columns you want")
+    return kept
 
 
 def _item(item: exp.Expr) -> SelectItem:

@@ -7,11 +7,11 @@ from sqlglot import exp
 from headrace.language.sql.columns import Columns
 from headrace.language.sql.emit import emit
 from headrace.language.sql.from_clause import Source, bind_condition
-from headrace.language.sql.names import Scope, bind_names
+from headrace.language.sql.names import Scope
 from headrace.language.sql.outputs import check_names
 from headrace.language.sql.relation import lower
 from headrace.language.sql.report import Fault, Report
-from headrace.language.sql.select_list import select_items
+from headrace.language.sql.select_list import bind_items, select_items
 from headrace.model import Finish, Operator, Output
 
 __all__ = ["bind_selected"]
@@ -37,9 +37,11 @@ def bind_selected(select: exp.Select, source: Source, report: Report) -> tuple[O
         where = bind_condition(select.args.get("where"), scope, "WHERE")
     items = select_items(select, scope)
     outputs: list[Output] = []
-    for item in items:
+    for item, node in zip(items, bind_items(items, scope, report), strict=True):
         with report.catching():
-            column = columns.column(bind_names(item.node, scope))
+            if node is None:
+                continue
+            column = columns.column(node)
             outputs.append(Output(item.name, emit(column, columns.types), columns.types["", column.name]))
     check_names(items, report)
     report.stop_if_wrong()

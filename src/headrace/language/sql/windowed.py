@@ -11,13 +11,13 @@ from headrace.language.sql.aggregates import is_aggregate
 from headrace.language.sql.brackets import read_span, time_window
 from headrace.language.sql.columns import Columns, refuse_void
 from headrace.language.sql.emit import emit
-from headrace.language.sql.from_clause import Source, bind_condition
+from headrace.language.sql.from_clause import Source, bind_condition, time_of
 from headrace.language.sql.infer import infer
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names, keeps_ties, read_limit
 from headrace.language.sql.relation import has_pairs, is_time, lower
 from headrace.language.sql.report import Fault, Report, offset_of
-from headrace.language.sql.select_list import SelectItem, select_items
+from headrace.language.sql.select_list import SelectItem, bind_items, select_items
 from headrace.language.sql.spark_text import key_of, leaf, rebuilt, spark_text
 from headrace.model import (
     DataType,
@@ -105,7 +105,7 @@ class _Windowed:
         specials |= {dotted.replace("window", name, 1): node for dotted, node in specials.items()} if taken else {}
         self.select = _without_calls(select, call, name)
         self.scope = Scope(source.relation.columns, specials)
-        self.columns = Columns(self.scope)
+        self.columns = Columns(self.scope, time_of(source.relation))
         self.columns.types.update({key_of(edge): TIMESTAMP for edge in (START, END)})
         self.keys: dict[str, str] = {}
         # Only a node of a key's own kind can be that key: most texts need not be written to find out.
@@ -136,7 +136,7 @@ class _Windowed:
         with self.report.catching():
             where = bind_condition(self.select.args.get("where"), Scope(self.scope.columns), "WHERE")
         items = select_items(self.select, self.scope, stars=False)
-        bound = [self._bind_item(item) for item in items]
+        bound = bind_items(items, self.scope, self.report)
         aliases = {
             item.name.lower(): node
             for item, node in zip(items, bound, strict=True)
@@ -148,12 +148,6 @@ class _Windowed:
         child = lower(self.source.relation, self.columns.takes, where)
         keys = tuple(dict.fromkeys(self.keys.values()))
         return WindowAggregate(child, self.window, keys, self.columns.aggregates, self.time), finish
-
-    def _bind_item(self, item: SelectItem) -> exp.Expr | None:
-        bound: exp.Expr | None = None
-        with self.report.catching():
-            bound = bind_names(item.node, self.scope)
-        return bound
 
     def _bind_keys(self, items: list[SelectItem], bound: list[exp.Expr | None], aliases: dict[str, exp.Expr]) -> bool:
         """Name the group keys; whether results must be made distinct afterwards."""

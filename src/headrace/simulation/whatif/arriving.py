@@ -12,6 +12,7 @@ from headrace.model import Intake, Stream
 from headrace.planning import Recorded
 from headrace.planning.rates import GUESSED_ROWS_PER_S, row_bytes
 from headrace.policies import REMEMBERED, UNPACED_S, Taken, is_full, plan_intake, share_of
+from headrace.policies.intake import AGREEING, URGENT
 from headrace.units import SECOND_US
 
 __all__ = ["Arrivals", "Batch", "IntakeOf", "arrivals_of", "rates_of"]
@@ -62,7 +63,7 @@ class Arrivals:
         while self.waiting and room > 0:
             begin, end, rows = self.waiting.popleft()
             part = min(rows, room)
-            cut = begin + (end - begin) * part / rows
+            cut = end if part == rows else begin + (end - begin) * part / rows
             oldest = begin if not taken else oldest
             newest, taken, room = cut, taken + part, room - part
             if part < rows:
@@ -89,7 +90,7 @@ class IntakeOf:
         share = self._share(unit)
         return max(1, int(share / self.row_bytes[stream.name])) if unit == "bytes" else share
 
-    def committed(self, taken: Mapping[str, int], seconds: float) -> bool:
+    def committed(self, taken: Mapping[str, int], seconds: float, urgent: bool = False) -> bool:
         """Takes note of an epoch; whether another intake was planned, for which Spark's query starts anew."""
         for unit, known in (("rows", self.rows), ("bytes", self.files)):
             mine = [stream.name for stream in self.streams if intake_unit(stream) == unit]
@@ -97,7 +98,7 @@ class IntakeOf:
             if amounts:
                 known.append(Taken(sum(amounts), seconds, any(is_full(each, self._share(unit)) for each in amounts)))
                 del known[:-REMEMBERED]
-        planned = plan_intake(self.intake, self.rows, self.files, self.target_s)
+        planned = plan_intake(self.intake, self.rows, self.files, self.target_s, URGENT if urgent else AGREEING)
         if planned is self.intake:
             return False
         self.intake, self.rows, self.files = planned, [], []

@@ -63,17 +63,25 @@ class JoinWorld:
         return sum(rows for _, rows in self.held[side])
 
     def play(
-        self, decision: JoinDecision, offered: Mapping[str, float], now_us: int, speeds: Sequence[float]
+        self,
+        decision: JoinDecision,
+        offered: Mapping[str, float],
+        now_us: int,
+        speeds: Sequence[float],
+        keys: float = 1.0,
     ) -> PlayedJoin:
-        """An epoch that brings so many rows to each side, of which the way may keep a part."""
-        rows = {side: offered[side] * decision.way.keep for side in SIDES}
+        """An epoch that brings so many rows to each side, of which the way may keep a part.
+
+        `keys` is the part of the keys whose rows are kept, on both sides: what is kept matches as often as before.
+        """
+        rows = {side: offered[side] * decision.way.keep * keys for side in SIDES}
         pairs = 0.0
         for side, other in (SIDES, SIDES[::-1]):
             kept = self.held[side]
             while kept and kept[0][0] < now_us - window_us(self.plan, side):
                 kept.popleft()
             # Of two rows of one epoch either may be the first.
-            pairs += self.costs.matching * rows[side] * (self.holds(other) + 0.5 * rows[other])
+            pairs += self.costs.matching / max(keys, 1e-9) * rows[side] * (self.holds(other) + 0.5 * rows[other])
         for side in SIDES:
             if rows[side]:
                 self.held[side].append((now_us, rows[side]))

@@ -55,7 +55,9 @@ from headrace.planning import (
     advance_us,
     decide_join,
     decide_shedding,
+    edges_into,
     edges_of,
+    epoch_seconds,
     even_spread_offers,
     expired_rows,
     groups_of,
@@ -65,6 +67,7 @@ from headrace.planning import (
     may_shed_join,
     parts_of,
     plan_admissions,
+    unasked_share,
 )
 from headrace.policies import (
     FIRST_INTAKE,
@@ -77,6 +80,7 @@ from headrace.policies import (
     tuning_of,
     watermark_of,
 )
+from headrace.policies.remedies import Offer, Remedy
 from headrace.policies.shedding import RowSample, learn_row_costs
 from headrace.simulation.whatif.arriving import Batch, IntakeOf, arrivals_of, intake_of
 from headrace.simulation.whatif.executions import Scans, plan_due
@@ -211,7 +215,8 @@ class World:
             {name: each.rows for name, each in self.arrivals.items()},
             self.record,
         )
-        anew = self.intake.committed({name: batch.rows for name, batch in batches.items()}, epoch.seconds)
+        urgent = self.record.shedding.remedies.acts(Remedy.INTAKE)
+        anew = self.intake.committed({name: batch.rows for name, batch in batches.items()}, epoch.seconds, urgent)
         self.now_s = self._next(began_s, ended_s + (RESTART_S if anew else 0.0))
         return beat
 
@@ -226,25 +231,27 @@ class World:
     def _admit(self, batches: Mapping[str, Batch]) -> _Epoch:
         number, record, nodes = self.record.decision.epoch + 1, self.record, dict[str, NodeDecision]()
         rows = {name: float(batch.rows) for name, batch in batches.items()}
-        keep = dict[str, float]()
+        keep, acts = dict[str, float](), record.shedding.remedies.acts
         for name, plan in self.workload.flows.items():
             state = record.nodes.get(name)
             if isinstance(plan, JoinPlan):
                 assert state is None or isinstance(state, JoinState)
                 memory = self.tuning.join_bytes if may_shed_join(self.workload, name) else None
-                made = decide_join(plan, state, len(self.speeds), self.settings.join, memory)
+                urgent = acts(Remedy.SPREAD_JOINS)
+                made = decide_join(plan, state, len(self.speeds), self.settings.join, memory, urgent=urgent)
                 nodes[name] = made
                 if made.way.keep < 1:
-                    keep |= {edge_into(s.id, feed.stream): made.way.keep for s in plan.stores for feed in s.feeds}
+                    keep |= dict.fromkeys(edges_into(plan), made.way.keep)
             elif name in self.keyed:
-                merges = isinstance(plan, RowsPlan)
-                nodes[name] = decide_keyed(self._keyed_state(name), len(self.speeds), self.tuning.flux, merges)
+                known, bins, merges = self._keyed_state(name), len(self.speeds), isinstance(plan, RowsPlan)
+                nodes[name] = decide_keyed(known, bins, self.tuning.flux, merges, urgent=acts(Remedy.MOVE_STATE))
         shed, judged = self._decide_shedding(rows)
         nodes[SHEDDING] = shed
-        keep |= shed.keep if shed.sheds else {}
         groups = groups_of(self.workload, self.workload.queries, record.schedule)
         before = record.decision.schedule
-        nodes[SCHEDULE] = record.schedule.decide(self.settings.schedule, groups, self.trigger_s, before)
+        nodes[SCHEDULE] = record.schedule.decide(
+            self.settings.schedule, groups, self._answers_s(), before, as_asked=acts(Remedy.REFRESH)
+        )
         decision = EpochDecision(
             number, number, self._time_us(self.now_s), number, tuple(sorted(self.workload.queries)), nodes=nodes,
             intake=self.intake.intake if self.intake.streams else None, listened_us=self._time_us(self.now_s),
@@ -265,18 +272,33 @@ class World:
             max(0.0, observed.seconds - state.other_s) if state.other_s else 0.0,
             even_spread_offers(observed.flows),
         )
+        groups = groups_of(self.workload, self.workload.queries, self.record.schedule)
+        gain_s = unasked_share(groups, self.record.decision.schedule) * asked.answer_s if asked.answer_s else 0.0
+        if gain_s > 0:
+            asked = replace(asked, offers={**asked.offers, Remedy.REFRESH: Offer(gain_s, "no more answers than asked")})
         queries = {name: plan.query for name, plan in self.workload.queries.items()}
         return decide_shedding(state, self.parts, queries, self.settings, asked)
 
+    def _answers_s(self) -> float:
+        """How long an epoch may take, answers included; 0 is as long as it needs."""
+        if self.trigger_s or not self.record.shedding.remedies.acts(Remedy.ANSWER_LATE):
+            return self.trigger_s
+        return epoch_seconds(0.0, self.record.shedding.costs.fixed_s)
+
     def _admissions(self, keep: Mapping[str, float], seed: int, shed: SheddingDecision) -> dict[str, Admission]:
-        streams = self.pipeline.streams
-        used = self.workload.columns_in_use(streams) if keep else {}
-        return plan_admissions((*streams, *self.workload.derived_streams), used, keep, seed, shed.buckets)
+        """What edges keep: of rows, and of the keys of joins that are shed by key."""
+        streams, decided = self.pipeline.streams, shed.keep if shed.sheds else {}
+        by_key = {edge for part in self.parts if part.by_key for mine in part.edges.values() for edge in mine}
+        rows = {**keep, **{edge: part for edge, part in decided.items() if edge not in by_key}}
+        keys = {edge: part for edge, part in decided.items() if edge in by_key}
+        used = self.workload.columns_in_use(streams) if rows else {}
+        return plan_admissions((*streams, *self.workload.derived_streams), used, rows, seed, shed.buckets, keys)
 
     # 2 absorb ---------------------------------------------------------------------------------------------------------
 
     def _absorb(self, epoch: _Epoch) -> None:
-        keep = {edge: part for each in epoch.decision.admissions.values() for edge, part in each.keep.items()}
+        admitted = epoch.decision.admissions.values()
+        keep = {edge: part for each in admitted for edge, part in (*each.keep.items(), *each.keyed.items())}
         for edge, share in self.machine.share.items():
             offered = epoch.rows.get(edge.partition(">")[0], 0.0) * share
             epoch.kept[edge] = offered * keep.get(edge, 1.0)
@@ -321,8 +343,10 @@ class World:
             side: sum(epoch.rows.get(stream, 0.0) * share for stream, share in shares(plan, side, self.machine))
             for side in SIDES
         }
+        keyed = {edge: part for each in epoch.decision.admissions.values() for edge, part in each.keyed.items()}
+        keys = min((keyed[edge] for edge in edges_into(plan) if edge in keyed), default=1.0)
         now_us = max(last_row_us(plan, side, epoch.clocks) for side in SIDES)
-        played = world.play(decision, offered, now_us, self.speeds)
+        played = world.play(decision, offered, now_us, self.speeds, keys)
         epoch.flows[name], epoch.flows_s = played.measures, epoch.flows_s + played.seconds * self._noise()
         told = JoinEpoch(
             played.left,
@@ -414,11 +438,16 @@ class World:
         sample = RowSample(rows, epoch.read_s, offered, kept, epoch.edge_s, seconds)
         state = epoch.judged
         if self.settings.shedding != "off":
-            edges = {name: edges_of(self.workload, name) for name in self.workload.plans}
+            edges = {name: edges_of(self.workload, name) for name in self._told()}
             accounts = {edge: {0: (count, count - kept[edge])} for edge, count in offered.items()}
             state = state.with_queries(edges, accounts)
         costs = learn_row_costs(state.costs, sample)
         epoch.nodes[SHEDDING] = replace(state, costs=costs, other_s=round(seconds, 4))
+
+    def _told(self) -> list[str]:
+        """The queries whose results tell what was shed."""
+        joins = [name for name, world in self.joins.items() if world.plan.shed_by_key]
+        return [name for name in self.workload.queries if name in self.workload.plans or name in joins]
 
     def _recorded(self, epoch: _Epoch) -> RecordedEpoch:
         steps = {"admit": epoch.rest_s, "absorb": epoch.absorb_s, "advance": 0.0,
@@ -442,7 +471,8 @@ class World:
         known = self.late.get(stream, Entry())
         late, rejected = (round(rows * part / max(1, known.rows_in)) for part in (known.late, known.rejected))
         admission = epoch.decision.admissions.get(stream)
-        least = 1.0 if admission is None else min(admission.keep.values(), default=1.0)
+        parts = () if admission is None else (*admission.keep.values(), *admission.keyed.values())
+        least = min(parts, default=1.0)
         shed = round((rows - late - rejected) * (1 - least))
         return Entry(rows - late - rejected - shed, late, shed, rejected)
 
