@@ -162,9 +162,10 @@ def decide_by_chance(seed: int) -> None:
     from joins import by_chance
     from keyed_chaos import Chaos
 
-    from headrace.engine.operators import join, keyed
+    from headrace.engine.operators import keyed
+    from headrace.planning import joining
 
-    join.choose_way, join.PERIOD = by_chance(random.Random(seed)), 1
+    joining.choose_way, joining.PERIOD = by_chance(random.Random(seed)), 1
     keyed.decide_keyed, keyed.SNAPSHOT_EPOCHS = Chaos(random.Random(seed)), 2
 
 

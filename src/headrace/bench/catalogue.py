@@ -12,6 +12,7 @@ from headrace.bench.join import bench_join
 from headrace.bench.placement import bench_placement
 from headrace.bench.sharing import bench_policies, bench_sharing
 from headrace.bench.shedding import bench_shedding
+from headrace.bench.simulate import bench_simulate
 
 __all__ = ["BENCHES"]
 
@@ -25,4 +26,5 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "sharing": bench_sharing,
     "sharing --policies": bench_policies,
     "shedding": bench_shedding,
+    "simulate": bench_simulate,
 }

@@ -219,7 +219,9 @@ def bench(
                                              "without Spark. Ratios: optimal_over_brute_force, "
                                              "in_network_over_optimal, seconds_490_sites. shedding: a burst of five "
                                              "times the capacity. Ratios: kept_over_capacity, lag_epochs_after, "
-                                             "vs_throttled_spark.",
+                                             "vs_throttled_spark. simulate: what `headrace simulate` predicts from a "
+                                             "run, and what it then does. Ratios: used_* and lag_* of sharing, join, "
+                                             "overload.",
                                         show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,
@@ -272,6 +274,31 @@ def reproduce_command(
 
     settings = Settings(quick, seed, numbers_given(numbers or ()))
     reproduce(paper, figure or (), settings, out)
+
+
+@app.command(name="simulate")
+def simulate_command(
+    spec: Spec,
+    rate: Annotated[str | None, typer.Option(metavar="5x|50000", help="So many times the rate, or rows per second of "
+                                             "all streams together.")] = None,
+    hosts: Annotated[int | None, typer.Option(help="Tasks that run at a time: the cores of all executors.")] = None,
+    slow: Annotated[list[str] | None, typer.Option("--slow", metavar="host3=0.4", help="The speed of a host, 1 being "
+                                                   "that of all others; may be repeated.")] = None,
+    minutes: Annotated[float, typer.Option(help="Simulated time.")] = 10.0,
+    measured: Annotated[str | None, typer.Option("--from", metavar="CHECKPOINT", help="Take rates and costs from what "
+                                                 "a run has measured.")] = None,
+    find: Annotated[str | None, typer.Option(metavar="rate|hosts", help="The highest rate that holds its lag, or the "
+                                             "fewest hosts that do.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a row per epoch, and pictures, to this folder.")] = None,
+    as_json: AsJson = False,
+    seed: Annotated[int, typer.Option(help="Where chance begins.")] = 1,
+) -> None:  # fmt: skip
+    """Say what a pipeline would do at other rates and on other hosts, in simulated time, without Spark."""
+    from headrace.cli.simulating import show_simulation
+    from headrace.simulation.whatif import Scenario, rate_of, slow_hosts
+
+    scenario = Scenario(rate_of(rate), hosts, slow_hosts(slow or ()), minutes, seed)
+    show_simulation(spec, scenario, measured, find, out, as_json)
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from headrace.language.ddl import parse_schema, parse_type
 from headrace.language.pipeline.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
+from headrace.language.pipeline.intake import intake_unit, is_set
 from headrace.language.pipeline.network_files import NetworkFile
 from headrace.language.pipeline.options import is_text_option
 from headrace.language.pipeline.packages import NEEDS_DELTALAKE, lacking_packages
@@ -37,8 +38,10 @@ __all__ = [
     "bind_query",
     "clashes",
     "include_patterns",
+    "intake_unit",
     "is_name",
     "is_own_text",
+    "is_set",
     "is_text_option",
     "lacking_packages",
     "line_of",

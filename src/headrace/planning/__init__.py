@@ -9,11 +9,25 @@ from headrace.planning.flow import Derived, FlowPlan, NodePlan, RowFeed, RowStor
 from headrace.planning.graph import build_graph
 from headrace.planning.graph_drawing import draw_graph, graph_json
 from headrace.planning.join import LEFT, PAIR_TIME, RIGHT, JoinPlan, plan_join
+from headrace.planning.joining import (
+    JoinEpoch,
+    SideEpoch,
+    advance_us,
+    closed_us,
+    decide_join,
+    expired_rows,
+    host_rates,
+    last_row_us,
+    learn_join,
+    may_shed_join,
+    window_us,
+)
 from headrace.planning.map_svg import draw_svg
 from headrace.planning.placed import Placed, place
 from headrace.planning.placing import placement_problem
 from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
+from headrace.planning.recorded import NodeState, Recorded, RecordedEpoch
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of, unasked_share
 from headrace.planning.select import SelectPlan, plan_select
@@ -37,6 +51,7 @@ from headrace.planning.shedding import (
     edges_into,
     edges_of,
     epoch_seconds,
+    even_spread_offers,
     parts_of,
     protected_edges,
     with_kept,
@@ -54,14 +69,18 @@ __all__ = [
     "Demand",
     "Derived",
     "FlowPlan",
+    "JoinEpoch",
     "JoinPlan",
     "Kept",
     "Known",
     "KnownRates",
     "NodePlan",
+    "NodeState",
     "Part",
     "Placed",
     "QueryTimes",
+    "Recorded",
+    "RecordedEpoch",
     "RowFeed",
     "RowStore",
     "RowsPlan",
@@ -69,15 +88,19 @@ __all__ = [
     "Scheduled",
     "SelectPlan",
     "Shedding",
+    "SideEpoch",
     "Source",
     "StepPlan",
     "Supply",
     "Workload",
+    "advance_us",
     "assemble_workload",
     "build_graph",
+    "closed_us",
     "columns_in_use",
     "counted_edges",
     "cover",
+    "decide_join",
     "decide_shedding",
     "draw_graph",
     "draw_mermaid",
@@ -86,13 +109,19 @@ __all__ = [
     "edges_of",
     "ends_below",
     "epoch_seconds",
+    "even_spread_offers",
+    "expired_rows",
     "explain",
     "explain_text",
     "forget",
     "graph_json",
     "groups_of",
+    "host_rates",
     "is_scaled",
+    "last_row_us",
     "latest",
+    "learn_join",
+    "may_shed_join",
     "nodes_of",
     "parts_of",
     "place",
@@ -110,5 +139,6 @@ __all__ = [
     "streams_read",
     "subgroup_of",
     "unasked_share",
+    "window_us",
     "with_kept",
 ]

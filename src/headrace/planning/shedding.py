@@ -24,6 +24,8 @@ from headrace.model import (
     WITHOUT_RESULTS,
     DataType,
     EngineSettings,
+    JoinMeasures,
+    KeyedMeasures,
     Kind,
     Output,
     Query,
@@ -66,6 +68,7 @@ __all__ = [
     "edges_into",
     "edges_of",
     "epoch_seconds",
+    "even_spread_offers",
     "parts_of",
     "protected_edges",
     "with_kept",
@@ -336,6 +339,18 @@ def decide_shedding(
     buckets = {edge: protect_rare(state.buckets[edge], part) for edge, part in keep.items() if edge in state.buckets}
     reason = f"{decision.reason}; {plan_reason}"
     return replace(decision, keep=keep, kept=kept, reason=reason, buckets=buckets), after
+
+
+def even_spread_offers(measures: Mapping[str, JoinMeasures | KeyedMeasures]) -> dict[Remedy, Offer]:
+    """What a more even spread of joins and of state would save: what the busiest host or bin does beyond the mean."""
+    found: dict[Remedy, Offer] = {}
+    for name, each in measures.items():
+        busy = each.seconds if isinstance(each, JoinMeasures) else each.busy_s
+        gain = max(busy) - sum(busy) / len(busy) if busy else 0.0
+        remedy = Remedy.SPREAD_JOINS if isinstance(each, JoinMeasures) else Remedy.MOVE_STATE
+        if gain > 0 and (remedy not in found or found[remedy].gain_s < gain):
+            found[remedy] = Offer(gain, f"the busiest part of '{name}' works {gain:.2f} s longer than the mean")
+    return found
 
 
 def _why(costs: RowCosts, found: str, remedies: Remedies) -> str:

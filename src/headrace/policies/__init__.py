@@ -2,7 +2,7 @@
 
 from headrace.policies.clock import EpochTime, Reading, tell_time
 from headrace.policies.compaction import ChunkSize, Merge, NoMerge, plan_merge
-from headrace.policies.intake import FIRST_INTAKE, Taken, plan_intake
+from headrace.policies.intake import FIRST_INTAKE, REMEMBERED, UNPACED_S, Taken, is_full, plan_intake, share_of
 from headrace.policies.joins.diffusion import (
     JoinStats,
     Load,
@@ -56,7 +56,9 @@ from headrace.policies.watermark import StreamClock, advance_clock, find_idle, f
 __all__ = [
     "FIRST_INTAKE",
     "PATIENCE",
+    "REMEMBERED",
     "SETTINGS",
+    "UNPACED_S",
     "BinLoad",
     "ChunkSize",
     "CostModel",
@@ -105,6 +107,7 @@ __all__ = [
     "find_idle",
     "follow_others",
     "hybrid",
+    "is_full",
     "isolate",
     "last_end_with_rows",
     "learn",
@@ -120,6 +123,7 @@ __all__ = [
     "plan_merge",
     "planned_ahead",
     "reside",
+    "share_of",
     "split",
     "spread_slices",
     "tell_time",

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from headrace.model import FIRST_BYTES, Intake
 from headrace.units import format_bytes
 
-__all__ = ["AGREEING", "FIRST_INTAKE", "URGENT", "Taken", "plan_intake"]
+__all__ = [
+    "AGREEING",
+    "FIRST_INTAKE",
+    "REMEMBERED",
+    "UNPACED_S",
+    "URGENT",
+    "Taken",
+    "is_full",
+    "plan_intake",
+    "share_of",
+]
 
 # Enough to see how fast rows go, few enough for a small machine's memory.
 FIRST_INTAKE = Intake(100_000, "nothing is known yet", FIRST_BYTES)
@@ -24,6 +34,13 @@ AGREEING = 3
 URGENT = 1
 # Another intake makes Spark's query start anew, which takes about a second: not for small gains.
 WORTHWHILE = 2.0
+# What epochs are to take when one follows the other without a pause: long enough that fixed costs do not matter.
+UNPACED_S = 1.0
+# An epoch that took so much of its share took all it was allowed: Kafka counts offsets, of which some have no message
+# (marks of transactions, what was compacted), and rounds by partition; the next file may have been too large.
+FULL = 0.4
+# Epochs that are remembered: more than have to agree.
+REMEMBERED = 6
 # Of the time of an epoch; the rest is for answers to come and for Spark itself.
 SHARE = 0.8
 
@@ -35,6 +52,16 @@ class Taken:
     amount: int
     seconds: float
     full: bool
+
+
+def share_of(intake: Intake, unit: str, alike: int) -> int:
+    """What a stream may bring to an epoch: an even share among those `alike`, in rows or bytes."""
+    return max(1, (intake.bytes if unit == "bytes" else intake.rows) // alike)
+
+
+def is_full(amount: int, share: int) -> bool:
+    """Whether a stream that brought this much brought all it was allowed to."""
+    return amount >= FULL * share
 
 
 def plan_intake(

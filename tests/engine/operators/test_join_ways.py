@@ -14,8 +14,8 @@ from joins import ARROW, PREDICATES, RANGES, by_chance, judged, make_side, play,
 from world import SECOND, START, assert_same, results
 
 from headrace.engine import Hooks, Manifest
-from headrace.engine.operators import join as join_module
 from headrace.engine.state.state_io import ArrowIo
+from headrace.planning import joining
 from headrace.policies import JoinStats, SideStats, load_of
 
 # Seeds of the test that switches by chance; more with HEADRACE_SWITCHES=20.
@@ -28,8 +28,8 @@ def test_results_are_exact_when_ways_roles_and_hosts_switch_in_every_epoch(
 ) -> None:
     rng = np.random.default_rng(seed)
     chance = random.Random(seed)
-    monkeypatch.setattr(join_module, "choose_way", by_chance(chance))
-    monkeypatch.setattr(join_module, "PERIOD", 1)
+    monkeypatch.setattr(joining, "choose_way", by_chance(chance))
+    monkeypatch.setattr(joining, "PERIOD", 1)
     monkeypatch.setattr(ArrowIo, "slots", property(lambda self: chance.choice([1, 2, 3, 5])))
     left, right = make_side(rng, 10, 50, 3, 6, hot=0.4), make_side(rng, 10, 50, 3, 6, hot=0.2)
     cases = [
@@ -103,7 +103,7 @@ def test_rows_held_and_sent_are_those_of_theorem_2(
 
 
 def test_roles_switch_within_two_periods_when_the_rates_swap(spark: Any, tmp_path: Path) -> None:
-    fast, slow, period = 400, 50, join_module.PERIOD
+    fast, slow, period = 400, 50, joining.PERIOD
     left, right = steady([(fast, slow)] * (2 * period) + [(slow, fast)] * (4 * period))
     seen: list[Manifest] = []
     query = sql("l.n, r.n AS m", "l.x BETWEEN r.x - 0.1 AND r.x + 0.1", (1, 1))

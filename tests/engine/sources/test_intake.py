@@ -15,9 +15,8 @@ import headrace as hr
 from headrace.engine import Hooks, Manifest
 from headrace.engine.sources import intake
 from headrace.engine.sources.file_log import FileLog, Files
-from headrace.engine.sources.read import intake_unit
 from headrace.engine.state.storage import LocalStorage
-from headrace.language import parse_schema
+from headrace.language import intake_unit, parse_schema
 from headrace.model import FIRST_BYTES, Entry, EpochDecision, Intake, Observed, Source, Stream
 from headrace.policies.intake import LEAST_BYTES
 

@@ -35,13 +35,27 @@ from headrace.model import (
     EpochDecision,
     JoinDecision,
     JoinMeasures,
-    JoinSample,
     JoinState,
-    JoinWay,
-    SideSample,
 )
-from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan, Workload, edges_into
-from headrace.policies import JoinStats, SideStats, StreamClock, choose_way, learn_speeds, watermark_of
+from headrace.planning import (
+    LEFT,
+    RIGHT,
+    FlowPlan,
+    JoinEpoch,
+    JoinPlan,
+    SideEpoch,
+    Workload,
+    advance_us,
+    closed_us,
+    decide_join,
+    edges_into,
+    expired_rows,
+    host_rates,
+    last_row_us,
+    learn_join,
+    may_shed_join,
+)
+from headrace.policies import StreamClock, watermark_of
 from headrace.policies.remedies import Remedy
 
 if TYPE_CHECKING:
@@ -50,12 +64,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JoinOperator"]
 
-# Slices per host: enough to give a host that is half as fast half as many.
-SLICES_PER_HOST = 4
-# Epochs over which rates, shares of keys and speeds are sampled before a way is chosen anew.
-PERIOD = 5
-# What a side is taken for before its first epoch.
-FIRST = SideStats(1000.0, 5000.0)
 SIDES = (LEFT, RIGHT)
 
 
@@ -82,36 +90,11 @@ class JoinOperator:
         decided, keep = dict[str, JoinDecision](), dict[str, float]()
         workload, state, hosts = ask.standing.workload, ask.standing.manifest.nodes, self._io.slots
         for name, plan in _joins(ask.standing.flows).items():
-            memory = self._memory if _may_shed(workload, name) else None
-            decided[name] = self._decide(plan, _state_of(state, name), hosts, memory, ask.acts(Remedy.SPREAD_JOINS))
+            memory, urgent = self._memory if may_shed_join(workload, name) else None, ask.acts(Remedy.SPREAD_JOINS)
+            decided[name] = decide_join(plan, _state_of(state, name), hosts, self._way, memory, urgent=urgent)
             if (part := decided[name].way.keep) < 1:
                 keep |= dict.fromkeys(edges_into(plan), part)
         return Decided(decided, keep)
-
-    def _decide(
-        self, plan: JoinPlan, state: JoinState | None, hosts: int, memory: float | None, urgent: bool
-    ) -> JoinDecision:
-        if state is None:
-            slices = SLICES_PER_HOST * hosts
-            way = self._wanted(plan, None, slices, hosts, memory)
-            return JoinDecision(way, slices, (1.0,) * hosts, sampled=True, guess=True, mixed=False)
-        # The first choice is a guess: what the first epoch brings decides the second. Overload does not wait.
-        due = urgent or state.guess or state.sample.epochs >= PERIOD or max(state.way.hosts) >= hosts
-        way = self._wanted(plan, state, state.slices, hosts, memory) if due else state.way
-        mixed = way.cut_by != state.way.cut_by or state.until is not None
-        return JoinDecision(way, state.slices, _known_speeds(state, hosts), due, guess=False, mixed=mixed)
-
-    def _wanted(
-        self, plan: JoinPlan, state: JoinState | None, slices: int, hosts: int, memory: float | None
-    ) -> JoinWay:
-        stats = JoinStats(
-            _stats(state, LEFT, _window_us(plan, LEFT)),
-            _stats(state, RIGHT, _window_us(plan, RIGHT)),
-            bool(plan.equal),
-            _known_speeds(state, hosts),
-            memory,
-        )
-        return choose_way(stats, self._way, None if state is None else state.way, slices)
 
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         joins = _joins(part.flows)
@@ -122,7 +105,7 @@ class JoinOperator:
         """An inner join has no open results; outer ones give every row without a match once time has passed it."""
         ends: dict[str, int] = {}
         for plan in _joins(standing.flows).values():
-            last = max(_last(plan, side, clocks) for side in SIDES)
+            last = max(last_row_us(plan, side, clocks) for side in SIDES)
             if plan.join.how != "inner" and last != EVER[0]:
                 end = last + plan.span_us + 1
                 ends |= {stream: max(end, ends.get(stream, end)) for stream in plan.reads}
@@ -147,7 +130,7 @@ class JoinOperator:
         for name, plan in joins.items():
             if name in stepped.failed:
                 continue
-            expired = self._expired(plan, moment.after)
+            expired = expired_rows(plan, moment.after)
             stepped.expired |= {plan.store(side).id: expired[side] for side in SIDES}
             counted = told.get(name, [])
             stepped.state[name] = self._learned(plan, moment, counted, expired)
@@ -159,7 +142,7 @@ class JoinOperator:
     def _work(self, plan: JoinPlan, moment: Moment) -> JoinWork:
         join, decision = plan.join, _decided(moment.decision, plan.name)
         stores = plan.store(LEFT).id, plan.store(RIGHT).id
-        reach = self._expired(plan, moment.before)
+        reach = expired_rows(plan, moment.before)
         held = holding(moment.chunks, {store: reach[side] for store, side in zip(stores, SIDES, strict=True)})
         matching = Matching(
             join.left.window.size_us,
@@ -197,23 +180,10 @@ class JoinOperator:
     def _closing(self, plan: JoinPlan, side: str, moment: Moment) -> Closing | None:
         if not plan.keeps(side):
             return None
-        before, after = (_closed(plan, side, clocks) for clocks in (moment.before, moment.after))
+        before, after = (closed_us(plan, side, clocks) for clocks in (moment.before, moment.after))
         if after is None:
             return None
         return Closing(EVER[0] if before is None else before, after)
-
-    def _expired(self, plan: JoinPlan, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
-        """Per side the time before which no row can be met by a row to come, nor is needed to tell who met nobody."""
-        found: dict[str, int] = {}
-        for side, other in (SIDES, SIDES[::-1]):
-            closed = _closed(plan, side, clocks)
-            times = [EVER[0] if closed is None else closed]
-            if plan.keeps(other):
-                theirs = _closed(plan, other, clocks)
-                # A row of the other side that is open may have met rows as old as this side's range before it.
-                times.append(EVER[0] if theirs is None else theirs - _window_us(plan, side))
-            found[side] = min(times)
-        return found
 
     def _deliver(self, works: Mapping[str, JoinWork], moment: Moment, stepped: Stepped) -> dict[str, list[Counted]]:
         """All joins that select plain columns for Parquet, in one job; by join what its hosts say they did."""
@@ -255,35 +225,22 @@ class JoinOperator:
         self, plan: JoinPlan, moment: Moment, counted: Sequence[Counted], expired: Mapping[str, int]
     ) -> JoinState:
         """What the next decisions are made by."""
-        absorbed = moment.absorbed
-        state, decision = _state_of(moment.state, plan.name), _decided(moment.decision, plan.name)
-        sample = JoinSample() if decision.sampled or state is None else state.sample
-        sides = [
-            _sampled(
-                sample.side(side), absorbed, plan.store(side).id, [(c.home_rows[i], c.home_bytes[i]) for c in counted]
-            )
+        absorbed, decision = moment.absorbed, _decided(moment.decision, plan.name)
+        left, right = (
+            _side(absorbed, plan.store(side).id, [(c.home_rows[i], c.home_bytes[i]) for c in counted])
             for i, side in enumerate(SIDES)
-        ]
-        until = None if state is None else state.until
-        if state is not None and decision.way.cut_by != state.way.cut_by:
-            # From now on keys are cut otherwise: until what is here has expired, a key may be in blocks of both kinds.
-            until = {side: _last(plan, side, moment.before) for side in SIDES}
-        if until is not None and all(expired[side] > until[side] for side in SIDES):
-            until = None
-        return JoinState(
-            decision.way,
-            decision.slices,
-            decision.guess,
-            plan.forms,
-            until,
-            JoinSample(
-                sample.epochs + bool(absorbed.counts),
-                sample.advance_us + _advance_us(plan, moment.before, moment.after),
-                *sides,
-            ),
-            (0 if state is None else state.shed) + sum(_shed(absorbed, store.id) for store in plan.stores),
-            _speeds(decision.speeds, decision.way.hosts, counted),
         )
+        hosts = sorted(c.host for c in counted)
+        epoch = JoinEpoch(
+            left,
+            right,
+            bool(absorbed.counts),
+            advance_us(plan, moment.before, moment.after),
+            {side: last_row_us(plan, side, moment.before) for side in SIDES},
+            expired,
+            host_rates(_shown(counted), hosts, len(decision.speeds)),
+        )
+        return learn_join(plan.forms, _state_of(moment.state, plan.name), decision, epoch)
 
 
 @contextmanager
@@ -293,12 +250,6 @@ def _guarded(node: str, stepped: Stepped) -> Iterator[None]:
         yield
     except Exception as failure:
         stepped.failed[node] = cause_of(failure)
-
-
-def _may_shed(workload: Workload, node: str) -> bool:
-    """Whether rows may be left out: of an outer join that would make others look as if they had met nobody."""
-    trees = (workload.queries[query].tree for query in workload.queries_over(node))
-    return all(not isinstance(plan, JoinPlan) or plan.join.how == "inner" for tree in trees for plan in tree)
 
 
 def _joins(flows: Mapping[str, FlowPlan]) -> dict[str, JoinPlan]:
@@ -330,52 +281,15 @@ def _cut(decision: JoinDecision, side: str) -> Cut:
             return replace(cut, rows=True)
 
 
-def _stats(state: JoinState | None, side: str, window_us: int) -> SideStats:
-    if state is None or not state.sample.epochs:
-        return FIRST
-    sample = state.sample
-    mine, rows = sample.side(side), sample.side(side).rows / sample.epochs
-    heavy = {key: count / max(1, mine.sampled) for key, count in mine.heavy.items() if count > 1}
-    if mine.window_rows is not None:
-        # What would be held if nothing were shed.
-        window_rows = mine.window_rows / state.way.keep
-    else:
-        # Pairs that Spark finishes come without an account of what was read: as many epochs as the window is long.
-        window_rows = rows * max(1.0, window_us * sample.epochs / max(1, sample.advance_us))
-    return SideStats(rows, window_rows, 100.0 if mine.row_bytes is None else mine.row_bytes, heavy)
-
-
-def _sampled(sample: SideSample, absorbed: Absorbed, store: str, held: Sequence[tuple[int, int]]) -> SideSample:
-    """A sample with one epoch more: rows, counts of the heaviest hashes, and the most that a window held.
-
-    Where the other side brings nothing, a window is not looked at: so the most of a period counts.
-    """
-    counts, heavy = dict(sample.heavy), absorbed.heavy.get(store, ())
+def _side(absorbed: Absorbed, store: str, held: Sequence[tuple[int, int]]) -> SideEpoch:
+    """What an epoch brought one side, and what hosts hold of it."""
+    counts, heavy, shed = dict[int, int](), absorbed.heavy.get(store, ()), _shed(absorbed, store)
     for found in heavy:
         for key, count in found.hashes:
             counts[key] = counts.get(key, 0) + count
-    heaviest = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[:32]
-    rows, size = sum(rows for rows, _ in held), sum(size for _, size in held)
-    more = bool(rows) and rows >= (sample.window_rows or 0)
-    return SideSample(
-        sample.rows + absorbed.rows.get(store, 0) + _shed(absorbed, store),
-        sample.sampled + sum(found.sampled for found in heavy),
-        dict(heaviest),
-        rows if more else sample.window_rows,
-        round(size / rows, 2) if more else sample.row_bytes,
-    )
-
-
-def _known_speeds(state: JoinState | None, hosts: int) -> tuple[float, ...]:
-    known = () if state is None else state.speeds
-    return known if len(known) == hosts else (1.0,) * hosts
-
-
-def _speeds(known: Sequence[float], slices: Sequence[int], counted: Sequence[Counted]) -> tuple[float, ...]:
-    """Relative speeds of the hosts, from rows per second where there was enough to do to tell."""
-    busy = [c for c in counted if c.seconds > 0.2 and c.host < len(known)]
-    rates = {c.host: (sum(c.received) + sum(c.held)) / c.seconds for c in busy}
-    return tuple(learn_speeds(known, rates, idle=set(range(len(known))) - set(slices)))
+    sampled = sum(found.sampled for found in heavy)
+    held_rows, held_bytes = sum(rows for rows, _ in held), sum(size for _, size in held)
+    return SideEpoch(absorbed.rows.get(store, 0) + shed, shed, sampled, counts, held_rows, held_bytes)
 
 
 def _shed(absorbed: Absorbed, store: str) -> int:
@@ -399,28 +313,6 @@ def _kept(plan: JoinPlan, moment: Moment) -> float:
 
 def _has_work(work: JoinWork) -> bool:
     return bool(work.fresh) or any(closing is not None for closing in work.closing)
-
-
-def _window_us(plan: JoinPlan, side: str) -> int:
-    return (plan.join.left if side == LEFT else plan.join.right).window.size_us
-
-
-def _closed(plan: JoinPlan, side: str, clocks: Mapping[str, StreamClock]) -> int | None:
-    """The time before which rows of a side can meet no row to come; None before there is any."""
-    other = RIGHT if side == LEFT else LEFT
-    now = watermark_of(clocks, plan.streams[other])
-    return None if now is None else now - _window_us(plan, side)
-
-
-def _last(plan: JoinPlan, side: str, clocks: Mapping[str, StreamClock]) -> int:
-    known = [clocks[stream].last_us for stream in plan.streams[side]]
-    return max((last for last in known if last is not None), default=EVER[0])
-
-
-def _advance_us(plan: JoinPlan, before: Mapping[str, StreamClock], after: Mapping[str, StreamClock]) -> int:
-    """How far an epoch has brought event time."""
-    first, last = (max(_last(plan, side, clocks) for side in SIDES) for clocks in (before, after))
-    return 0 if first == EVER[0] else last - first
 
 
 def _shown(counted: Sequence[Counted]) -> JoinMeasures:

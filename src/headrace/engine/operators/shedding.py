@@ -13,7 +13,7 @@ from headrace.engine.sources.coming import Batch
 from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
 from headrace.engine.watch.hooks import Hooks
-from headrace.model import SHEDDING, EngineSettings, EpochDecision, JoinMeasures, KeyedMeasures, SheddingDecision
+from headrace.model import SHEDDING, EngineSettings, EpochDecision, SheddingDecision
 from headrace.planning import (
     Asked,
     JoinPlan,
@@ -23,6 +23,7 @@ from headrace.planning import (
     counted_edges,
     decide_shedding,
     edges_of,
+    even_spread_offers,
     groups_of,
     parts_of,
     protected_edges,
@@ -85,7 +86,7 @@ class SheddingOperator:
             started,
             self._trigger_s,
             max(0.0, observed.seconds - state.other_s) if state.other_s else 0.0,
-            _offers(observed.flows),
+            even_spread_offers(observed.flows),
         )
         asked = self._hooks.asked(_with_refreshes(asked, ask))
         queries = {name: plan.query for name, plan in standing.workload.queries.items() if name in standing.live}
@@ -170,18 +171,6 @@ class SheddingOperator:
         return replace(
             state, costs=learn_row_costs(state.costs, sample), rows_per_byte=per_byte, other_s=round(sample.seconds, 4)
         )
-
-
-def _offers(measures: Mapping[str, JoinMeasures | KeyedMeasures]) -> dict[Remedy, Offer]:
-    """What a more even spread of joins and of state would save: what the busiest host or bin does beyond the mean."""
-    found: dict[Remedy, Offer] = {}
-    for name, each in measures.items():
-        busy = each.seconds if isinstance(each, JoinMeasures) else each.busy_s
-        gain = max(busy) - sum(busy) / len(busy) if busy else 0.0
-        remedy = Remedy.SPREAD_JOINS if isinstance(each, JoinMeasures) else Remedy.MOVE_STATE
-        if gain > 0 and (remedy not in found or found[remedy].gain_s < gain):
-            found[remedy] = Offer(gain, f"the busiest part of '{name}' works {gain:.2f} s longer than the mean")
-    return found
 
 
 def _with_refreshes(asked: Asked, ask: Ask) -> Asked:

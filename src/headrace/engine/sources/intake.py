@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.sources.file_log import Files
-from headrace.engine.sources.read import intake_unit, read_stream
+from headrace.engine.sources.read import read_stream
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
+from headrace.language import intake_unit
 from headrace.model import Intake, Stream
-from headrace.policies import FIRST_INTAKE, Taken, plan_intake
+from headrace.policies import FIRST_INTAKE, REMEMBERED, UNPACED_S, Taken, is_full, plan_intake, share_of
 from headrace.policies.intake import AGREEING, URGENT
 from headrace.policies.remedies import Remedy
 from headrace.units import format_bytes
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["IntakeControl", "in_words", "intake_before", "read_with_intake", "streams_with_intake"]
-
-# What epochs are to take when one follows the other without a pause: long enough that fixed costs do not matter.
-UNPACED_S = 1.0
-# An epoch that took so much of its share took all it was allowed: Kafka counts offsets, of which some have no message
-# (marks of transactions, what was compacted), and rounds by partition; the next file may have been too large.
-FULL = 0.4
-# Epochs that are remembered: more than have to agree.
-REMEMBERED = 6
 
 
 class TakenFiles(Protocol):
@@ -66,9 +59,8 @@ def in_words(intake: Intake, streams: Sequence[Stream]) -> str:
 
 
 def _share(intake: Intake, stream: Stream, streams: Sequence[Stream]) -> int:
-    unit = intake_unit(stream)
-    alike = sum(intake_unit(each) == unit for each in streams)
-    return max(1, (intake.bytes if unit == "bytes" else intake.rows) // alike)
+    unit = intake_unit(stream) or "rows"
+    return share_of(intake, unit, sum(intake_unit(each) == unit for each in streams))
 
 
 class IntakeControl:
@@ -111,7 +103,7 @@ class IntakeControl:
     def _taken_rows(self, manifest: Manifest, seconds: float) -> Taken | None:
         mine = [stream for stream in self._streams if intake_unit(stream) == "rows"]
         rows = {stream.name: manifest.observed.rows.get(stream.name, 0) for stream in mine}
-        full = any(rows[stream.name] >= FULL * _share(self.intake, stream, self._streams) for stream in mine)
+        full = any(is_full(rows[stream.name], _share(self.intake, stream, self._streams)) for stream in mine)
         return Taken(sum(rows.values()), seconds, full) if mine else None
 
     def _taken_files(self, manifest: Manifest, seconds: float) -> Taken | None:
@@ -127,7 +119,7 @@ class IntakeControl:
                 if files is None:
                     return None
                 amount += files.bytes
-                taken_all = files.bytes >= FULL * share
+                taken_all = is_full(files.bytes, share)
                 full |= taken_all
                 self._say_what_to_expect(stream, files, share, taken_all, late[stream.name] - before[stream.name])
         return Taken(amount, seconds, full) if mine else None

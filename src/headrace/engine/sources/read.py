@@ -9,35 +9,16 @@ from typing import TYPE_CHECKING
 from headrace.engine.sources.messages import CORRUPT, decode
 from headrace.engine.spark.secrets import resolve
 from headrace.errors import Problem, SpecError
-from headrace.language import FILE_SOURCES
+from headrace.language import intake_unit, is_set
 from headrace.model import PLACE, Source, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["United", "intake_unit", "read_stream", "unite"]
+__all__ = ["United", "read_stream", "unite"]
 
 # Formats whose readers can hand over a line they could not parse instead of failing.
 _LENIENT = frozenset({"json", "csv"})
-
-
-def intake_unit(stream: Stream) -> str | None:
-    """What the engine counts in to set how much of a stream an epoch takes: rows of Kafka's, bytes of files, or None.
-
-    None is where the user has set it, and where files are taken latest first: with a limit, older ones would be late.
-    """
-    source = stream.source
-    if source is None:
-        return None
-    if source.format == "kafka":
-        return None if _is_set(source, "maxoffsetspertrigger") else "rows"
-    limited = _is_set(source, "maxfilespertrigger") or _is_set(source, "maxbytespertrigger")
-    latest_first = any(key.lower() == "latestfirst" and text.lower() == "true" for key, text in source.options)
-    return "bytes" if source.format in FILE_SOURCES and not limited and not latest_first else None
-
-
-def _is_set(source: Source, option: str) -> bool:
-    return any(key.lower().startswith(option) for key, _ in source.options)
 
 
 def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) -> tuple[DataFrame, bool]:
@@ -77,7 +58,7 @@ def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) 
 
 def _kafka_options(source: Source) -> dict[str, str]:
     """What is set unless the user has: a new checkpoint begins with the first message."""
-    options = {} if _is_set(source, "starting") else {"startingOffsets": "earliest"}
+    options = {} if is_set(source, "starting") else {"startingOffsets": "earliest"}
     if source.value is not None:
         options["includeHeaders"] = "true"
     return options

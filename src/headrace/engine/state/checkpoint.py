@@ -41,7 +41,7 @@ from headrace.model import (
     restored,
     shown,
 )
-from headrace.planning import Coverage, Schedule, Shedding
+from headrace.planning import Coverage, NodeState, Schedule, Shedding
 from headrace.policies import StreamClock
 
 __all__ = ["VERSION", "Checkpoint", "Manifest", "NodeState", "QueryState"]
@@ -77,9 +77,6 @@ class QueryState:
     def failed_by(self, cause: str) -> QueryState:
         """The same, failed; the cause is written down without secrets, and not at any length."""
         return replace(self, failed=shown(cause))
-
-
-NodeState = AnswersState | JoinState | KeyedState | Schedule | Shedding
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +249,10 @@ class Checkpoint:
         if self.storage.size(f"decisions/{epoch}.json") is None:
             return None
         return EpochDecision.from_json(self._sealed(f"decisions/{epoch}.json"))
+
+    def manifests(self) -> list[int]:
+        """Epochs whose manifests are still kept, in order."""
+        return self._numbers("manifests")
 
     def decisions(self) -> list[int]:
         """Epochs whose decisions are still kept, in order."""
