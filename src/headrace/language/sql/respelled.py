@@ -71,8 +71,9 @@ def _respelled(node: exp.Expr) -> exp.Expr:
         patterns = _patterns(node.expression)
         return node if patterns is None else _each(node, *patterns)
     if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)) and _may_ignore(node.this):
-        node.this.append("expressions", exp.Boolean(this=isinstance(node, exp.IgnoreNulls)))
-        return node.this
+        call: exp.Expr = node.this
+        call.append("expressions", exp.Boolean(this=isinstance(node, exp.IgnoreNulls)))
+        return call
     if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.expressions:
         width = len(node.this.expressions)
         for row in node.expressions:
