@@ -323,6 +323,6 @@ def aggregate(leaves: Leaves, rng: random.Random, depth: int, wanted: str | None
         call = call.replace("{atom}", f"{{{kind}}}")
     condition = expression("bool", leaves, rng, 1) if rng.random() < 0.2 else ""
     # Arguments are mostly plain columns, so that queries have something to share.
+    around, _, call = call.rpartition("|")
     text = _filled(call, leaves, rng, depth if rng.random() < 0.4 else 1)
-    around, _, call = text.rpartition("|")
-    return (around or "@").replace("@", f"«{call}¦{condition}»"), kind
+    return (around or "@").replace("@", f"«{text}¦{condition}»"), kind

@@ -70,7 +70,7 @@ SAME = {
         f"MAX(overlay(k PLACING 'xy' FROM 2)) AS d, MAX(overlay(k PLACING 'xy' FROM 2 FOR 1)) AS e FROM r {BY}",
     "raw strings": f"SELECT COUNT(*) AS n, MAX(r'a\\d') AS a FROM r WHERE k RLIKE r'^k\\d$' {BY}",
     "a union of days and times":
-        "SELECT w, COUNT(*) AS n FROM (SELECT ts, DATE '2024-01-01' AS w FROM r UNION ALL SELECT ts, ts FROM r) AS x "
+        "SELECT w, COUNT(*) AS n FROM (SELECT ts, DATE '2024-01-01' AS w FROM r UNION ALL SELECT ts, ts AS w FROM r) x "
         f"{BY}, w",
     "distinct of several":
         f"SELECT COUNT(DISTINCT k, u) AS a, COUNT(DISTINCT v, u) AS b, COUNT(DISTINCT ts, v) AS c FROM r {BY}",
