@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from headrace.kernels.absorb import AbsorbTask, Bounds, FeedColumns, Projection, _Meter, _Passed
+from headrace.kernels.absorb import AbsorbTask, Bounds, FeedColumns, Projection, _Meter
+from headrace.kernels.keeping import Passed
 from headrace.kernels.panes import Layout
 from headrace.kernels.values import PlannedAggregate, finish_error, finish_plain
 
@@ -43,7 +44,7 @@ def scaled(given: pl.DataFrame, keep: float, seed: int) -> tuple[pl.DataFrame, p
     shape = Projection((), feeds, ("s",), False, (), ("hash" if keep < 1 else None,))
     task = AbsorbTask(None, 0, EVER, shape, {}, {"s>panes": keep} if keep < 1 else {})
     partials: list[list[pl.DataFrame]] = [[]]
-    task._absorb(_Passed((given,), shape.hashes, task.keep), partials, _Meter())
+    task._absorb(Passed((given,), shape.hashes, task.keep), partials, _Meter())
     (frame,) = partials[0]
     each = {"sum": TOTAL, "count": ROWS, "avg": MEAN}
     values = frame.select(finish_plain(aggregate, LAYOUT).alias(name) for name, aggregate in each.items())

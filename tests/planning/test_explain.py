@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -212,3 +213,16 @@ def test_text_names_every_synopsis_with_its_panes(pipeline: Pipeline, value: dic
     detail = plan_answer(pipeline.queries[3]).demands[1].synopsis.id
     assert f"  {detail}: panes of 1 min of packets by no key, detail packets.x" in text.splitlines()
     assert all(f"  {id_}: " in text for id_ in value["synopses"])
+
+
+def test_a_pipeline_that_may_shed_says_which_queries_lose_rows_and_why_others_do_not(pipeline: Pipeline):
+    shedding = replace(pipeline, engine=replace(pipeline.engine, shedding="fit"))
+    value, text = explain(shedding), explain_text(shedding)
+    assert json.loads(json.dumps(value)) == value
+    by = {query: part["by"] for part in value["shedding"]["parts"] for query in part["queries"]}
+    assert by == {"top": "row", "mean": "row", "same": "row", "twin": "row", "median": "row",
+                  "pairs": "key of the join", "recent": None}  # fmt: skip
+    assert "shedding (fit, for throughput)" in text
+    assert "  pairs: by key of the join" in text
+    assert "  recent: never: without a row, others would be the last of their key" in text
+    assert "shedding" not in explain(pipeline)

@@ -43,6 +43,7 @@ BY_K = "SELECT k, SUM(x) AS v FROM s [WINDOW 1 min SLIDE 10 s] GROUP BY k"
 BY_G = "SELECT g, COUNT(*) AS n FROM s [WINDOW 1 min SLIDE 10 s] GROUP BY g"
 SOME = "SELECT k, MAX(x) AS v FROM s [WINDOW 1 min SLIDE 10 s] WHERE g = 3 GROUP BY k"
 JOIN = "SELECT s.k, r.x FROM s [RANGE 5 s] JOIN r [RANGE 5 s] ON s.k = r.k"
+TWICE = "SELECT a.k, r.x FROM (SELECT ts, k FROM s UNION ALL SELECT ts, k FROM s) AS a [RANGE 5 s] {rest}"
 OVER_JOIN = f"SELECT k, COUNT(*) AS n FROM ({JOIN.replace('s.k,', 's.ts, s.k AS k,')}) AS j [WINDOW 1 min] GROUP BY k"
 LAST = "SELECT k, AVG(x) AS v FROM s [PARTITION BY k ROWS 10]"
 SHED = EngineSettings(shedding="fit")
@@ -105,7 +106,13 @@ def test_queries_that_share_a_synopsis_are_one_part():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        pytest.param(JOIN, "a join lacks all its pairs", id="joins"),
+        pytest.param(JOIN.replace("JOIN", "LEFT JOIN"), "as if they had met nobody", id="left joins"),
+        pytest.param(JOIN.replace("JOIN", "FULL JOIN"), "as if they had met nobody", id="full joins"),
+        pytest.param(JOIN.replace("s.k = r.k", "s.x < r.x"), "no key says which rows", id="joins without a key"),
+        pytest.param(
+            TWICE.format(rest="JOIN r [RANGE 5 s] ON a.k = r.k"), "more than one key", id="unions of one stream"
+        ),
+        pytest.param(JOIN + " JOIN s AS t [RANGE 5 s] ON t.k = r.k", "a join lacks all its pairs", id="joins of joins"),
         pytest.param(LAST, "others would be the last of their key", id="row windows"),
         pytest.param(OVER_JOIN, "a join lacks all its pairs", id="aggregates over joins"),
     ],
@@ -115,6 +122,19 @@ def test_what_is_never_shed_says_why(text: str, why: str):
     assert found.why_never is not None
     assert why in found.why_never
     assert found.edges
+
+
+def test_a_join_with_a_key_is_one_part_of_its_own_that_keeps_keys():
+    of = workload(JOIN, BY_K)
+    found = parts(of)["q0"]
+    assert found.why_never is None
+    assert found.by_key
+    assert found.edges.keys() == {"s", "r"}
+    assert not parts(of)["q1"].by_key
+    assert {edge for edges in found.edges.values() for edge in edges} == set(edges_of(of, "q0"))
+    assert with_kept(of.queries["q0"].query, SHED).finish.outputs[-1].name == "kept"
+    with pytest.raises(SpecError, match="a join has no sums"):
+        bind_query("q", JOIN, STREAMS, shedding=QueryShedding(scale=True))
 
 
 def test_a_query_with_never_keeps_all_queries_of_its_synopsis_whole():
@@ -187,6 +207,24 @@ def test_a_query_with_never_loses_nothing_while_others_do():
     assert not any(edge in found.keep for edge in parts(workload(BY_K, BY_G, a=never))["a"].edges["s"])
 
 
+@pytest.mark.parametrize("strategy", ["fit", "central"])
+def test_both_sides_of_a_join_keep_one_fraction_of_all_their_rows(strategy: str):
+    """Rows of both streams cost 1e-4 s in the join, those of s 1e-4 s in the aggregate, too."""
+    of = workload(JOIN, BY_K)
+    fair = replace(SHED, shedding=strategy, objective="fair")
+    found = decided(of, {"q0": 1e-4, "q1": 1e-4}, ROWS, fair, coming={"s": 2 * ROWS, "r": ROWS})
+    assert len({found.keep[edge] for edge in edges_of(of, "q0")}) == 1
+    assert found.kept["q0"] == pytest.approx(found.kept["q1"], abs=0.03)
+    assert 5 * ROWS * 1e-4 * found.kept["q0"] == pytest.approx(CAPACITY_S, rel=0.05)
+
+
+def test_a_join_keeps_everything_where_an_aggregate_is_worth_less_for_the_same_cost():
+    of = workload(BY_K, a=replace(bind_query("a", JOIN, STREAMS), weight=100.0))
+    found = decided(of, {"q0": 4e-4, "a": 1e-4}, ROWS, coming={"s": ROWS * 0.8, "r": ROWS * 0.4})
+    assert found.kept["a"] == 1.0
+    assert found.kept["q0"] < 1.0
+
+
 def test_edges_of_a_part_keep_one_fraction():
     of = workload("SELECT k, SUM(x) AS v, COUNT(DISTINCT g) AS n FROM s [WINDOW 1 min] GROUP BY k", BY_G)
     edges = parts(of)["q0"].edges["s"]
@@ -201,7 +239,7 @@ def test_edges_of_a_part_keep_one_fraction():
         pytest.param(ROWS / 4, {}, id="rows that fit"),
         pytest.param(ROWS / 2.1, {}, id="a burst that fits the buffer"),
         pytest.param(ROWS * 5, {"started": True}, id="a backlog"),
-        pytest.param(ROWS / 4, {"answer_s": 30.0, "since_s": 30.0}, id="answers that take long"),
+        pytest.param(ROWS / 5, {"answer_s": 30.0, "since_s": 30.0}, id="answers that take long"),
     ],
 )
 def test_nothing_is_shed_of(rows: float, changed: dict[str, object]):
@@ -209,6 +247,12 @@ def test_nothing_is_shed_of(rows: float, changed: dict[str, object]):
     assert not found.sheds
     assert not found.keep
     assert found.reason
+    assert found.acting == (("answer late",) if "answer_s" in changed else ())
+
+
+def test_where_rows_and_answers_are_too_much_answers_come_late_before_rows_are_shed():
+    found = decided(workload(*THREE), DEAR, ROWS, answer_s=0.5)
+    assert found.acting == ("answer late", "shed")
 
 
 def test_where_reading_takes_the_capacity_rows_are_still_kept_in_proportion():
@@ -272,6 +316,8 @@ def test_the_part_of_a_window_that_was_kept_is_counted_by_pane():
     assert state.kept_of(["s>a"], 20, [10, 20, 30]) == {20: 0.75, 30: 0.5}
     assert state.kept_of(["s>a", "s>b"], 10, [20]) == {20: pytest.approx(5 / 30)}
     assert state.kept_of(["s>c"], 20, [20]) == {}
+    assert state.kept_of_all(["s>a", "s>b"]) == pytest.approx(15 / 40)
+    assert state.kept_of_all(["s>c"]) == 1.0
 
 
 def test_accounts_of_panes_add_up_and_are_forgotten_with_the_windows():

@@ -87,6 +87,9 @@ class Seen:
         return [e for e, d in self.decisions.items() if d.shedding is not None and d.shedding.sheds]
 
 
+# Pairs of rows of two streams with one of so many keys, and the rows of an epoch of the other stream.
+KEYS, OTHERS = 4000, 600
+PAIRS = f"SELECT s.seq, r.seq AS other FROM s [RANGE 1 s] JOIN r [RANGE 1 s] ON s.seq % {KEYS} = r.seq % {KEYS}"
 SCALED = "SELECT k, SUM(x) AS v, COUNT(*) AS n, AVG(x) AS m, SUM(x) / 2 AS h FROM s [WINDOW 4 s SLIDE 2 s] GROUP BY k"
 
 
@@ -97,9 +100,14 @@ def pipeline(
     weights: dict[str, float] | None = None,
     scaled: bool = False,
     protect: str | None = None,
+    joined: bool = False,
 ) -> Any:
-    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"file://{root}/in")
-    pipe = hr.Pipeline("shedding").stream("s", rows, time="ts", lateness="0 seconds")
+    pipe = hr.Pipeline("shedding")
+    for name, folder in (("s", "in"), ("r", "others"))[: 1 + joined]:
+        rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"file://{root}/{folder}")
+        pipe.stream(name, rows, time="ts", lateness="0 seconds")
+    if joined:
+        pipe.query("pairs", PAIRS, sink=hr.parquet(f"{root}/pairs"), weight=3.0)
     for name, sql in QUERIES.items():
         pipe.query(
             name,
@@ -115,7 +123,7 @@ def pipeline(
 
 def run(spark: Any, root: Path, seen: Seen, **given: Any) -> None:
     """Runs the pipeline over all its files and answers every window."""
-    queries = {key: given.pop(key) for key in ("never", "weights", "scaled", "protect") if key in given}
+    queries = {key: given.pop(key) for key in ("never", "weights", "scaled", "protect", "joined") if key in given}
     probe = given.pop("probe", lambda _: None)
     started = pipeline(spark, root, **queries).start(
         spark, f"{root}/state", trigger="0 seconds", bins=2, hooks=seen.hooks(probe), **given
@@ -126,17 +134,24 @@ def run(spark: Any, root: Path, seen: Seen, **given: Any) -> None:
 
 
 def kept_rows(spark: Any, epochs: list[pa.Table], decisions: dict[int, EpochDecision], edge: str) -> pa.Table:
-    """The rows that an edge keeps, as Spark tells from the logged decisions alone."""
-    kept = []
+    """The rows of its stream that an edge keeps, as Spark tells from the logged decisions alone."""
+    kept, stream = [], edge.partition(">")[0]
     for epoch, table in enumerate(epochs):
-        admission = decisions[epoch].admissions.get("s")
-        if admission is None or edge not in admission.keep:
+        admission = decisions[epoch].admissions.get(stream)
+        if admission is None or edge not in {**admission.keep, **admission.keyed}:
             kept.append(table)
             continue
-        hashed = ", ".join(f"`{name}`" for name in admission.hashed)
-        passes = f"xxhash64({hashed}, {admission.seed}L) < {threshold(admission.keep[edge])}L"
+        if edge in admission.keyed:
+            passes = f"xxhash64(seq % {KEYS}L) < {threshold(admission.keyed[edge])}L"
+        else:
+            hashed = ", ".join(f"`{name}`" for name in admission.hashed)
+            passes = f"xxhash64({hashed}, {admission.seed}L) < {threshold(admission.keep[edge])}L"
         kept.append(spark.createDataFrame(table).filter(passes).toArrow().cast(table.schema))
     return pa.concat_tables(kept)
+
+
+# Of the run that is killed.
+SETTINGS = {"shedding": "fit", "backlog": "shed", "objective": "fair"}
 
 
 def main() -> None:
@@ -150,7 +165,7 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     spark = build_session("victim", "local[2]", {"spark.driver.memory": "1g"})
-    run(spark, home, Seen(), weights=weights, shedding="fit", backlog="shed", probe=probe)
+    run(spark, home, Seen(), weights=weights, joined=True, probe=probe, **SETTINGS)
     os._exit(0)
 
 

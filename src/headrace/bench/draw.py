@@ -17,7 +17,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     except ModuleNotFoundError:
         raise SpecError("pictures need matplotlib: pip install 'headrace[plot]'") from None
     matplotlib.use("Agg")
-    pictures = {"sharing --policies": _policies, "join": _swapped, "flux": _flux}
+    pictures = {"sharing --policies": _policies, "join": _swapped, "flux": _flux, "shedding": _shedding}
     if result["bench"] not in pictures:
         raise SpecError(f"bench '{result['bench']}' has no picture; those that have: {', '.join(pictures)}")
     figure = pictures[result["bench"]](result["measures"])
@@ -91,4 +91,30 @@ def _flux(measures: dict[str, Any]) -> Any:
     figure.axes[0].set_ylabel("rows per second")
     figure.axes[0].set_ylim(bottom=0)
     figure.axes[0].legend()
+    return figure
+
+
+def _shedding(measures: dict[str, Any]) -> Any:
+    """Two queries of which an engine has time for half the rows: how late they are, and what they get."""
+    from matplotlib.figure import Figure
+
+    made = measures["two_queries"]
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    late, got = figure.subplots(1, 2)
+    for side, label, colour in (("off", "without shedding", "#b0643c"), ("shedding", "shedding: fit", "#3d6f99")):
+        late.plot(made[side]["at_s"], made[side]["lags_s"], label=label, color=colour)
+    late.set_xlabel("seconds")
+    late.set_ylabel("seconds that rows are behind")
+    rows = made["shedding"]["rows"]
+    epochs = range(len(rows))
+    cheap, dear = ([each.get(query, 0) for each in rows] for query in ("cheap", "dear"))
+    got.bar(epochs, cheap, color="#3d6f99", label=f"cheap, {1e6 * made['costs_s']['cheap']:.0f} us a row")
+    got.bar(epochs, dear, bottom=cheap, color="#9dbbd3", label=f"dear, {1e6 * made['costs_s']['dear']:.0f} us a row")
+    got.step(epochs, made["shedding"]["best_rows"], where="mid", color="#333333", label="the optimum")
+    got.set_xlabel("epoch")
+    got.set_ylabel("rows that reached answers")
+    for axes in (late, got):
+        axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
     return figure

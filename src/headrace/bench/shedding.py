@@ -7,32 +7,26 @@ from __future__ import annotations
 
 import math
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import headrace as hr
+from headrace.bench.burst import SCHEMA, TICK_S, TRIGGER_S, Feed, Seen
 from headrace.bench.measure import Say, result
-from headrace.engine import Hooks, Manifest, build_session
-from headrace.model import EpochDecision, Shed
+from headrace.bench.shedding_figure import two_queries
+from headrace.engine import build_session
+from headrace.model import Shed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["bench_shedding"]
 
-SCHEMA = "ts TIMESTAMP, k INT, g INT, v INT, seq BIGINT"
-KEYS, TRIGGER_S = 200, 1.0
-# Files come so often.
-TICK_S = 0.25
 # Queries whose rows cost something: sums by key, exact percentiles and distinct values.
 QUERIES = {
     "scaled": "SELECT k, SUM(v) AS bytes, COUNT(*) AS n FROM r [WINDOW 4 s SLIDE 2 s] GROUP BY k",
@@ -42,72 +36,7 @@ QUERIES = {
 # The capacity is the highest rate of these steps that is held; the first is what any machine holds.
 FIRST_RATE, STEP = 2_000.0, 1.6
 BURST = 5.0
-
-
-class _Feed:
-    """Writes files at a rate that depends on the time since it began; a thread of its own."""
-
-    def __init__(self, folder: Path, rate: Callable[[float], float], seconds: float) -> None:
-        self._folder, self._rate, self._seconds = folder, rate, seconds
-        self.rows, self.files = 0, 0
-        folder.mkdir(parents=True)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> _Feed:
-        self.began_s = time.time()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join()
-
-    def _run(self) -> None:
-        rng, last = np.random.default_rng(7), self.began_s
-        while last < self.began_s + self._seconds:
-            time.sleep(max(0.0, last + TICK_S - time.time()))
-            now = time.time()
-            count = max(1, int(self._rate(last - self.began_s) * (now - last)))
-            self._write(rng, count, last, now)
-            last = now
-
-    def _write(self, rng: np.random.Generator, count: int, begin_s: float, end_s: float) -> None:
-        times = np.sort(rng.integers(int(begin_s * 1e6), int(end_s * 1e6), count))
-        table = pa.table(
-            {
-                "ts": pa.array(times, pa.timestamp("us", "UTC")),
-                "k": pa.array(rng.integers(0, KEYS, count), pa.int32()),
-                "g": pa.array(rng.integers(0, 10, count), pa.int32()),
-                "v": pa.array(rng.integers(1, 1500, count), pa.int32()),
-                "seq": pa.array(np.arange(self.rows, self.rows + count), pa.int64()),
-            }
-        )
-        path = self._folder / f".{self.files:06d}.tmp"
-        pq.write_table(table, path)
-        path.rename(self._folder / f"{self.files:06d}.parquet")
-        self.rows, self.files = self.rows + count, self.files + 1
-
-
-@dataclass
-class _Seen:
-    """Manifests and decisions of a run, each with the wall time at which it came."""
-
-    manifests: list[tuple[float, Manifest]] = field(default_factory=list)
-    decisions: dict[int, EpochDecision] = field(default_factory=dict)
-
-    def hooks(self) -> Hooks:
-        return Hooks(
-            on_epoch=lambda manifest: self.manifests.append((time.time(), manifest)),
-            on_decision=lambda decision: self.decisions.__setitem__(decision.epoch, decision),
-        )
-
-    def lags(self, begin_s: float, end_s: float) -> list[tuple[float, float]]:
-        """Of epochs that ended in a time: when, and how many triggers their rows had waited since the epoch before."""
-        found, before = [], None
-        for at, manifest in self.manifests:
-            if before is not None and begin_s <= at < end_s:
-                found.append((at, (at - before) / TRIGGER_S))
-            before = at - manifest.observed.seconds
-        return found
+CONF = {"spark.driver.memory": "4g", "spark.sql.streaming.numRecentProgressUpdates": "1000"}
 
 
 def _run(
@@ -117,11 +46,12 @@ def _run(
     rate: Callable[[float], float],
     seconds: float,
     queries: dict[str, str] | None = None,
+    file_rows: int | None = None,
     **settings: Any,
-) -> tuple[_Seen, _Feed, Path]:
+) -> tuple[Seen, Feed, Path]:
     """One engine over a feed, from before the first file to after the last."""
-    out, seen = home / name, _Seen()
-    feed = _Feed(out / "in", rate, seconds)
+    out, seen = home / name, Seen()
+    feed = Feed(out / "in", rate, seconds, file_rows)
     rows = spark.readStream.schema(SCHEMA).parquet(str(out / "in"))
     pipe = hr.Pipeline("bench").stream("r", rows, time="ts", lateness="1 second")
     for query, sql in (queries or QUERIES).items():
@@ -136,16 +66,23 @@ def _run(
 
 
 def _capacity(spark: SparkSession, home: Path, step_s: float, say: Say) -> float:
-    """The highest constant rate, in rows per second, at which epochs keep up with their trigger."""
-    held = rate = FIRST_RATE
-    while True:
-        seen, feed, _ = _run(spark, home, f"rate{rate:.0f}", lambda _, rate=rate: rate, step_s)  # type: ignore[misc]
+    """The highest constant rate, in rows per second, at which epochs keep up with their trigger.
+
+    After the first rate that is too high, the one between it and the last that was held is tried.
+    """
+
+    def holds(rate: float) -> bool:
+        seen, feed, _ = _run(spark, home, f"rate{rate:.0f}", lambda _: rate, step_s)
         last = [lag for _, lag in seen.lags(feed.began_s + step_s / 2, math.inf)]
         keeps_up = bool(last) and sorted(last)[len(last) // 2] <= 2.0
         say(f"{rate:,.0f} rows/s: {'held' if keeps_up else 'falls behind'}")
-        if not keeps_up:
-            return held
-        held, rate = rate, rate * STEP
+        return keeps_up
+
+    rate = FIRST_RATE
+    while holds(rate):
+        rate *= STEP
+    between = rate / math.sqrt(STEP)
+    return between if holds(between) else rate / STEP
 
 
 @dataclass(frozen=True)
@@ -171,16 +108,19 @@ def _near(out: Path) -> _Near:
     return _Near(large.height, int(off.sum()), shed["bytes"].null_count())
 
 
-def _throttled(
-    spark: SparkSession, home: Path, rate: Callable[[float], float], seconds: float, files: int | None
-) -> Any:
-    """Plain Spark over the same feed, with a fixed number of files per trigger or without: lag and rows at the end."""
+def _plain_spark(
+    spark: SparkSession, home: Path, rate: Callable[[float], float], times_s: tuple[float, float], files: _Files
+) -> dict[str, Any]:
+    """Plain Spark over the same feed, with a fixed number of files per trigger or without.
+
+    Seconds that it is behind when the burst ends, the rows that it has taken by then, and those by the end of the feed.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-    out = home / f"spark{files or 'free'}"
-    feed = _Feed(out / "in", rate, seconds)
+    out, (burst_ends_s, seconds) = home / f"spark{files.most or 'free'}", times_s
+    feed = Feed(out / "in", rate, seconds, files.rows)
     reader = spark.readStream.schema(SCHEMA)
-    reader = reader if files is None else reader.option("maxFilesPerTrigger", files)
+    reader = reader if files.most is None else reader.option("maxFilesPerTrigger", files.most)
     rows = reader.parquet(str(out / "in")).withWatermark("ts", "1 second")
     answers = rows.groupBy(F.window("ts", "4 seconds", "2 seconds"), "k").agg(F.sum("v"), F.expr("percentile(v, 0.5)"),
                                                                               F.collect_set("seq"))  # fmt: skip
@@ -189,10 +129,32 @@ def _throttled(
         query = writer.trigger(processingTime=f"{TRIGGER_S:g} seconds").start()
     progress = [each for each in query.recentProgress if each["numInputRows"]]
     query.stop()
-    done = sum(each["numInputRows"] for each in progress)
-    newest = max((each["eventTime"].get("max", "") for each in progress), default="")
-    last = pl.Series([newest]).str.to_datetime("%+", time_zone="UTC").dt.timestamp("us")[0] / 1e6 if newest else 0.0
-    return {"rows_answered": done, "rows": feed.rows, "lag_s": round(feed.began_s + seconds - last, 2)}
+    ended = feed.began_s + burst_ends_s
+    before = [each for each in progress if _done_s(each) <= ended]
+    newest = max((_seconds(each["eventTime"]["max"]) for each in before), default=feed.began_s)
+    return {
+        "lag_s_at_the_end_of_the_burst": round(ended - newest, 2),
+        "rows_by_then": sum(each["numInputRows"] for each in before),
+        "rows_in_the_end": sum(each["numInputRows"] for each in progress),
+        "rows": feed.rows,
+    }
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The most rows that a file has, and the most files that an epoch takes; None: all there are."""
+
+    rows: int
+    most: int | None
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def _done_s(progress: Any) -> float:
+    """When a micro-batch was over, in seconds since 1970."""
+    return _seconds(progress["timestamp"]) + float(progress["durationMs"]["triggerExecution"]) / 1000
 
 
 def bench_shedding(quick: bool, say: Say) -> dict[str, Any]:
@@ -200,11 +162,12 @@ def bench_shedding(quick: bool, say: Say) -> dict[str, Any]:
 
     - `kept_over_capacity`: rows per second that queries kept during the burst, over the capacity.
     - `lag_epochs_after`: the most epochs that rows waited, from three epochs after the burst's start on.
-    - `vs_throttled_spark`: seconds that plain Spark with a fixed `maxFilesPerTrigger` is behind at the end, over ours.
+    - `vs_throttled_spark`: seconds that plain Spark, given files for the capacity and no more, is behind when the burst
+      ends, over ours.
     """
     calm_s, burst_s, step_s = (10.0, 20.0, 10.0) if quick else (20.0, 60.0, 15.0)
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        home, spark = Path(folder), build_session("bench shedding", conf={"spark.driver.memory": "4g"})
+        home, spark = Path(folder), build_session("bench shedding", conf=CONF)
         _run(spark, home, "warm", lambda _: FIRST_RATE, step_s)
         capacity = _capacity(spark, home, step_s, say)
         say(f"the capacity is {capacity:,.0f} rows/s")
@@ -212,62 +175,80 @@ def bench_shedding(quick: bool, say: Say) -> dict[str, Any]:
         def rate(at: float) -> float:
             return capacity * (BURST if calm_s <= at < calm_s + burst_s else 0.5)
 
-        seconds = 2 * calm_s + burst_s
-        seen, feed, out = _run(spark, home, "burst", rate, seconds, shedding="fit", objective="fair")
+        seconds, file_rows = 2 * calm_s + burst_s, max(1, round(capacity * TICK_S))
+        seen, feed, out = _run(
+            spark, home, "burst", rate, seconds, file_rows=file_rows, shedding="fit", objective="fair"
+        )  # fmt: skip
         begin, end = feed.began_s + calm_s, feed.began_s + calm_s + burst_s
-        lags = seen.lags(begin, feed.began_s + seconds)
-        settled = [lag for at, lag in lags if at > begin + 3 * TRIGGER_S]
-        kept = _kept_rows(seen, begin, end) / burst_s
-        entry = seen.manifests[-1][1].ledger["r"]
-        balances = entry.rows_in == feed.rows and entry.used + entry.late + entry.shed + entry.rejected == feed.rows
+        told = _told(seen, feed, (begin, end, feed.began_s + seconds))
         near = _near(out)
-        say(f"kept {kept:,.0f} rows/s of {BURST * capacity:,.0f}, at most {max(settled, default=0):.1f} epochs behind")
+        kept = told["kept_rows_per_s"]
+        say(f"kept {kept:,} of {BURST * capacity:,.0f} rows/s, at most {told['settled']} epochs behind")
         answering = _answering(spark, home, 2 * calm_s)
-        say(f"where answers are what costs, {answering['shed']:,} rows are shed")
-        files = max(1, round(TRIGGER_S / TICK_S))
-        spark_free, spark_fixed = (_throttled(spark, home, rate, seconds, each) for each in (None, files))
-        ours_s = seen.lags(begin, end)[-1][1] * TRIGGER_S if seen.lags(begin, end) else math.inf
-    correct = balances and answering["shed"] == 0 and near.within >= 0.99 * near.groups
+        say(f"where answers cost, {answering['shed']:,} rows are shed, answers come {answering['late_s']} s late")
+        figure = two_queries(spark, home, calm_s + burst_s, say)
+        files = (_Files(file_rows, None), _Files(file_rows, max(1, round(TRIGGER_S / TICK_S))))
+        ends = calm_s + burst_s, seconds
+        spark_free, spark_fixed = (_plain_spark(spark, home, rate, ends, each) for each in files)
+    correct = told["ledger_balances"] and answering["shed"] == 0 and answering["late_s"] > 0
+    correct &= near.groups > 0 and near.within >= 0.99 * near.groups
     return result(
         "shedding",
         correct,
         {
             "kept_over_capacity": kept / capacity,
-            "lag_epochs_after": max(settled, default=0.0),
-            "vs_throttled_spark": spark_fixed["lag_s"] / max(ours_s, 1e-3),
+            "lag_epochs_after": told["settled"],
+            "vs_throttled_spark": spark_fixed["lag_s_at_the_end_of_the_burst"] / max(told["lag_s"], 1e-3),
         },
         {
             "capacity_rows_per_s": round(capacity),
-            "rows": feed.rows,
-            "shed": entry.shed,
-            "ledger_balances": balances,
-            "lags_epochs": [round(lag, 2) for _, lag in lags],
+            **told,
             "groups_of_30_kept": near.groups,
             "within_three_errors": near.within,
             "vanished_groups": near.vanished,
             "answering": answering,
+            "two_queries": figure,
             "spark_fixed_intake": spark_fixed,
             "spark_free_intake": spark_free,
         },
     )
 
 
-def _kept_rows(seen: _Seen, begin_s: float, end_s: float) -> float:
-    """Rows that queries kept on average in the epochs that ended in a time."""
-    inside = [m for at, m in seen.manifests if begin_s <= at < end_s]
+def _told(seen: Seen, feed: Feed, times_s: tuple[float, float, float]) -> dict[str, Any]:
+    """What the run through the burst says of itself, given when the burst began and ended, and the feed."""
+    begin, end, last = times_s
+    entry = seen.manifests[-1][1].ledger["r"]
+    lags = seen.lags(begin, last)
+    settled = [lag for at, lag in lags if at > begin + 3 * TRIGGER_S]
+    during = seen.lags(begin, end)
+    return {
+        "rows": feed.rows,
+        "shed": entry.shed,
+        "ledger_balances": feed.rows == entry.rows_in == entry.used + entry.late + entry.shed + entry.rejected,
+        "kept_rows_per_s": round(_kept_rows(seen, begin, end)),
+        "lags_epochs": [round(lag, 2) for _, lag in lags],
+        "settled": round(max(settled, default=math.inf), 2),
+        "lag_s": round(during[-1][1] * TRIGGER_S, 2) if during else math.inf,
+    }
+
+
+def _kept_rows(seen: Seen, begin_s: float, end_s: float) -> float:
+    """Rows per second that queries kept on average, from the first to the last epoch that ended in a time."""
+    inside = [(at, manifest.shedding.queries) for at, manifest in seen.manifests if begin_s <= at < end_s]
     if len(inside) < 2:
         return 0.0
-    first, last = inside[0].shedding.queries, inside[-1].shedding.queries
+    (began_s, first), (ended_s, last) = inside[0], inside[-1]
 
     def kept(account: Shed) -> int:
         return account.rows - account.shed
 
-    return sum(kept(last[name]) - kept(first.get(name, Shed())) for name in last) / len(last)
+    total = sum(kept(last[name]) - kept(first.get(name, Shed())) for name in last)
+    return total / len(last) / (ended_s - began_s)
 
 
 def _answering(spark: SparkSession, home: Path, seconds: float) -> dict[str, Any]:
     """Few rows, and answers that take longer than an epoch: answers come late, and nothing is shed."""
-    windows: Sequence[int] = range(20, 60)
+    windows: Sequence[int] = range(20, 100)
     queries = {
         f"q{size}": f"SELECT k, PERCENTILE(v, 0.{size}) AS v FROM r [WINDOW {size} s SLIDE 1 s] GROUP BY k"
         for size in windows
@@ -275,4 +256,5 @@ def _answering(spark: SparkSession, home: Path, seconds: float) -> dict[str, Any
     seen, feed, _ = _run(spark, home, "answering", lambda _: FIRST_RATE, seconds, queries, shedding="fit")
     last = seen.manifests[-1][1]
     late = max((query.waiting_us for _, m in seen.manifests for query in m.queries.values()), default=0)
-    return {"rows": feed.rows, "shed": last.ledger["r"].shed, "latest_answer_s": late / 1e6}
+    acting = {name for each in seen.decisions.values() if each.shedding is not None for name in each.shedding.acting}
+    return {"rows": feed.rows, "shed": last.ledger["r"].shed, "late_s": late / 1e6, "acting": sorted(acting)}

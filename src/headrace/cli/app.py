@@ -120,13 +120,26 @@ def run(
 def check(
     spec: Spec,
     spark: Annotated[bool, typer.Option("--spark", help="Let Spark judge the expressions too.")] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=1_000_000,
+            help="Then look at the first N rows of each stream, and answer "
+            "over them: what parses, what does not and why, how disordered rows are.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     conf: Conf = None,
 ) -> None:
     """Name every problem of a pipeline file, or say "ok"; `run` refuses what is named here."""
     from headrace.cli.checking import examine
 
-    examined = examine(spec, _settings(conf), spark)
+    if sample is not None and as_json:
+        raise SpecError("--sample is for people to read: leave out --json")
+    settings = _settings(conf)
+    examined = examine(spec, settings, spark)
     problems = examined.problems
     if as_json:
         found = [{"file": p.file, "line": p.line, "column": p.column, "query": p.query, "message": p.message,
@@ -138,6 +151,10 @@ def check(
     if problems:
         raise SpecError(problems)
     typer.echo("ok")
+    if sample is not None:
+        from headrace.cli.sampled import show_sample
+
+        show_sample(examined.sound(), sample, settings)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import typer
 from rich import box
 from rich.console import Console
@@ -20,7 +21,7 @@ from rich.table import Table
 
 from headrace.engine import ask_checkpoint
 
-__all__ = ["plain", "show_answer"]
+__all__ = ["plain", "show_answer", "table_of"]
 
 # Wider than any answer: what is not a terminal gets whole lines.
 _UNBOUNDED = 100_000
@@ -37,14 +38,19 @@ def show_answer(checkpoint: str, sql: str, as_json: bool, master: str | None, co
     console = Console()
     if not console.is_terminal:
         console = Console(width=_UNBOUNDED)
-    table = Table(box=box.SIMPLE if console.is_terminal else None, pad_edge=False)
+    console.print(table_of(answer, console.is_terminal), markup=False, highlight=False)
+    typer.echo(f"{len(rows):,} row{'' if len(rows) == 1 else 's'}", err=True)
+
+
+def table_of(answer: pa.Table, framed: bool = False) -> Table:
+    """Rows to print; `framed` sets the names of the columns off."""
+    table, rows = Table(box=box.SIMPLE if framed else None, pad_edge=False), answer.to_pylist()
     for field in answer.schema:
         number = rows and isinstance(rows[0][field.name], int | float | Decimal)
         table.add_column(field.name, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_shown(value) for value in row.values()))
-    console.print(table, markup=False, highlight=False)
-    typer.echo(f"{len(rows):,} row{'' if len(rows) == 1 else 's'}", err=True)
+    return table
 
 
 def plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from headrace.errors import Problem
 from headrace.language import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES, local_path, nearest
 from headrace.model import Pipeline
+from headrace.policies.required import REQUIRED
 
 __all__ = ["Finding", "look_around"]
 
@@ -34,6 +35,10 @@ def look_around(pipeline: Pipeline, conf: Mapping[str, str]) -> Iterator[Finding
     """What is missing or unknown, as far as can be told from here; `conf` are Spark's settings."""
     brought = bool(pipeline.engine.packages or pipeline.engine.jars)
     brought |= any(key.startswith(_BRINGING) for key in conf) or any(map(os.environ.get, _BRINGING_VARIABLES))
+    for key, value in conf.items():
+        if key in REQUIRED and value.lower() != REQUIRED[key].lower():
+            hint = f"leave it out; Headrace sets it to {REQUIRED[key]}"
+            yield Finding(Problem(f"answers depend on {key}, which cannot be {value}", hint=hint), ("engine", "conf"))
     for stream in pipeline.streams:
         source, keys = stream.source, ("streams", stream.name, "source")
         if source is None:
@@ -84,8 +89,9 @@ def _no_input(path: str) -> str | None:
         return None
     if not place.exists():
         return "which is not there"
-    if place.is_file() and not pattern:
-        return "which is a file: Spark streams from folders; give its folder, or a pattern that fits it"
+    if not place.is_dir():
+        what = "a file" if place.is_file() else "a device or a pipe"
+        return f"which is {what}: Spark streams from folders; give its folder, or a pattern that fits it"
     return None if os.access(place, os.R_OK | (os.X_OK if place.is_dir() else 0)) else "which cannot be read"
 
 

@@ -60,8 +60,9 @@ class Absorbing:
             if key not in self._schemas:
                 self._schemas[key] = arrow_schema(rows)
             folder, keep = None if trial else self._folder, _keep(standing.streams, decision)
+            keyed = {edge: part for each in decision.admissions.values() for edge, part in each.keyed.items()}
             task = AbsorbTask(
-                folder, decision.epoch, bounds, shape, taking.cuts, keep, taking.counted, _buckets(decision)
+                folder, decision.epoch, bounds, shape, taking.cuts, keep, taking.counted, _buckets(decision), keyed
             )
             return sum(self._io.over(rows, self._schemas[key], task, makes_files=not trial), Absorbed())
 
@@ -108,7 +109,7 @@ class Absorbing:
         if key not in self._projections:
             kept = [each for each in taking.kept if any(feed.stream in own for feed in each.synopsis.feeds)]
             stores = [each for each in taking.stores if any(feed.stream in own for feed in each.feeds)]
-            hashed = {name: each.hashed for name, each in decision.admissions.items() if name in own}
+            hashed = {name: each.hashed for name, each in decision.admissions.items() if name in own and each.hashed}
             self._projections[key] = projection(streams, kept, self._bins, corrupt, stores, hashed, taking.protected)
         return taking, self._projections[key]
 

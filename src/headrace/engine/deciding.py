@@ -52,7 +52,8 @@ class Deciding:
         decided = sum((operator.decide(ask) for operator in self._operators), Decided())
         return EpochDecision(
             epoch, batch, now.wall_us, epoch, tuple(sorted(standing.live)), idle, flush, decided.nodes, intake,
-            now.listened_us, standing.admissions(decided.keep, epoch, decided.buckets), self._describe(standing, epoch),
+            now.listened_us, standing.admissions(decided.keep, epoch, decided.buckets, decided.keyed),
+            self._describe(standing, epoch),
         )  # fmt: skip
 
     def _describe(self, standing: Standing, epoch: int) -> int:

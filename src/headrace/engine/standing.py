@@ -47,11 +47,15 @@ class Standing:
         return tuple(streams_read(plan) for plan in self.workload.queries.values())
 
     def admissions(
-        self, keep: Mapping[str, float], seed: int, buckets: Mapping[str, tuple[float, ...]] | None = None
+        self,
+        keep: Mapping[str, float],
+        seed: int,
+        buckets: Mapping[str, tuple[float, ...]] | None = None,
+        keyed: Mapping[str, float] | None = None,
     ) -> dict[str, Admission]:
-        """By stream how its edges shed, given the fraction that each of them keeps, of all rows or by bucket."""
+        """By stream how its edges shed, given the fraction that each keeps: of rows, by bucket, or of a join's keys."""
         used = self.workload.columns_in_use(self.streams) if keep else {}
-        return plan_admissions((*self.streams, *self.workload.derived_streams), used, keep, seed, buckets)
+        return plan_admissions((*self.streams, *self.workload.derived_streams), used, keep, seed, buckets, keyed)
 
     def lifetime(self, query: str, clocks: Mapping[str, StreamClock]) -> tuple[int | None, bool]:
         """When the lifetime of a query ends, and whether time has passed that."""

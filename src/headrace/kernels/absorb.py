@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from headrace.kernels.border import kernels
 from headrace.kernels.chunks import APART, Chunk, write_chunk
+from headrace.kernels.keeping import Passed
 from headrace.kernels.panes import Layout, keep_heaviest, merge, partial
-from headrace.model import Entry, Shed, edge_into, threshold
+from headrace.model import Entry, Shed, edge_into
 
 __all__ = [
     "BUCKETS",
@@ -245,8 +246,9 @@ class AbsorbTask:
     projection: Projection
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     keep: Mapping[str, float] = field(default_factory=dict)  # by edge, of those that do not keep everything
-    counted: frozenset[str] = frozenset()  # edges into synopses whose rows are counted by pane
+    counted: Mapping[str, int] = field(default_factory=dict)  # by edge whose rows are counted the length of its panes
     buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by edge that protects rare keys
+    keyed: Mapping[str, float] = field(default_factory=dict)  # by edge into a join that keeps so much of its keys
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Absorbed]:
         with kernels():
@@ -268,6 +270,9 @@ class AbsorbTask:
                         taken = passed.along(feed.stream, feed.where, edge)
                         kept.setdefault(id_, []).append(_rows_of(taken, feed))
                     meter.rows(edge, taken.height)
+                    if edge in self.counted:
+                        offered, pane_us = passed.offered(feed.stream, feed.where), self.counted[edge]
+                        meter.count(edge, offered, taken["_t"] // pane_us * pane_us, pane_us)
         parts, heavy = list(self._parts(partials, meter)), dict[str, tuple[Heavy, ...]]()
         for id_, frames in kept.items():
             frame = pl.concat(frames)
@@ -300,7 +305,7 @@ class AbsorbTask:
     def _edge(self, stream: int, node: str) -> str:
         return edge_into(node, self.projection.streams[stream])
 
-    def _judged(self, slab: pa.Table, counts: dict[str, StreamCount], shed: dict[str, Shed]) -> _Passed:
+    def _judged(self, slab: pa.Table, counts: dict[str, StreamCount], shed: dict[str, Shed]) -> Passed:
         """The admitted rows of each stream; what came, and what edges shed of it, is counted."""
         rows = pl.from_arrow(slab)
         assert isinstance(rows, pl.DataFrame)
@@ -311,7 +316,7 @@ class AbsorbTask:
             good, count = _judge(own, bounds, self.projection.corrupt)
             counts[name] += count
             admitted.append(good)
-        passed = _Passed(tuple(admitted), self.projection.hashes, self.keep, self._bucketed())
+        passed = Passed(tuple(admitted), self.projection.hashes, self.keep, self._bucketed(), self._by_key())
         for i, name in enumerate(self.projection.streams):
             wheres = self._wheres(i)
             if wheres:
@@ -330,19 +335,28 @@ class AbsorbTask:
             if (edge := self._edge(feed.stream, layout.id)) in self.buckets and feed.bucket is not None
         }
 
+    def _by_key(self) -> dict[str, tuple[str, float]]:
+        """By edge that sheds by the key of a join the column with its hash, and the fraction that is kept."""
+        return {
+            edge: (feed.hash, self.keyed[edge])
+            for id_, feeds in self.projection.stores
+            for feed in feeds
+            if (edge := self._edge(feed.stream, id_)) in self.keyed and feed.hash is not None
+        }
+
     def _wheres(self, stream: int) -> dict[str, set[str | None]]:
         """By edge of a stream that sheds the filters of its feeds: one, or those of a union's parts."""
         found: dict[str, set[str | None]] = {}
-        if self.keep:
+        if self.keep or self.keyed:
             feeds = [(layout.id, feed.stream, feed.where) for layout, many in self.projection.feeds for feed in many]
             rows = [(id_, feed.stream, feed.where) for id_, many in self.projection.stores for feed in many]
             for id_, of, where in (*feeds, *rows):
                 edge = self._edge(stream, id_)
-                if of == stream and edge in self.keep:
+                if of == stream and (edge in self.keep or edge in self.keyed):
                     found.setdefault(edge, set()).add(where)
         return found
 
-    def _absorb(self, passed: _Passed, partials: list[list[pl.DataFrame]], meter: _Meter) -> None:
+    def _absorb(self, passed: Passed, partials: list[list[pl.DataFrame]], meter: _Meter) -> None:
         panes: dict[tuple[int, str | None, float | str, int], pl.DataFrame] = {}
         for made, (layout, feeds) in zip(partials, self.projection.feeds, strict=True):
             for feed in feeds:
@@ -419,76 +433,6 @@ class _Meter:
         mine = self.buckets.setdefault(edge, {})
         for bucket, rows in buckets.drop_nulls().value_counts(name="n").iter_rows():
             mine[bucket] = mine.get(bucket, 0) + rows
-
-
-class _Passed:
-    """The admitted rows of a slab by stream, and those of them that go along an edge."""
-
-    def __init__(
-        self,
-        admitted: tuple[pl.DataFrame, ...],
-        hashes: Sequence[str | None],
-        keep: Mapping[str, float],
-        bucketed: Mapping[str, tuple[str, tuple[float, ...]]] | None = None,
-    ) -> None:
-        self._admitted, self._hashes, self._keep, self._bucketed = admitted, hashes, keep, bucketed or {}
-        self._along: dict[tuple[int, str | None, float | str], pl.DataFrame] = {}
-
-    def along(self, stream: int, where: str | None, edge: str) -> pl.DataFrame:
-        """The rows of a stream that pass a filter and are kept by an edge."""
-        key = stream, where, edge if edge in self._bucketed else self._keep.get(edge, 1.0)
-        if key not in self._along:
-            rows = self._admitted[stream]
-            if where is not None:
-                rows = rows.filter(pl.col(where))
-            if edge in self._keep:
-                rows = rows.filter(self._kept(stream, edge))
-            self._along[key] = rows
-        return self._along[key]
-
-    def hash_of(self, stream: int) -> str | None:
-        """The column that a stream's rows are shed by, if there is one."""
-        return self._hashes[stream] if self._hashes else None
-
-    def offered(self, stream: int, where: str | None) -> pl.DataFrame:
-        """The rows of a stream that pass a filter, kept or not."""
-        rows = self._admitted[stream]
-        return rows if where is None else rows.filter(pl.col(where))
-
-    def account(self, stream: int, wheres: Mapping[str, set[str | None]]) -> tuple[dict[str, Shed], int]:
-        """The accounts of edges, given the filters before them; and how many rows some edge left out."""
-        rows = self._admitted[stream]
-        carried = {
-            edge: pl.any_horizontal([pl.lit(True) if w is None else pl.col(w).fill_null(False) for w in filters])
-            for edge, filters in wheres.items()
-        }
-        lost = {edge: carried[edge] & ~self._kept(stream, edge) for edge in wheres}
-        found = rows.select(
-            *(carried[edge].sum().alias(f"in {edge}") for edge in wheres),
-            *(lost[edge].sum().alias(f"shed {edge}") for edge in wheres),
-            pl.any_horizontal(*lost.values()).sum().alias("any"),
-        ).row(0, named=True)
-        # A literal is one value however many rows there are.
-        came = {e: rows.height if None in wheres[e] else found[f"in {e}"] for e in wheres}
-        return {edge: Shed(came[edge], found[f"shed {edge}"]) for edge in wheres}, found["any"]
-
-    def _kept(self, stream: int, edge: str) -> pl.Expr:
-        name = self._hashes[stream]
-        assert name is not None, f"edge '{edge}' sheds, and its stream has no hash"
-        if edge not in self._bucketed:
-            return pl.col(name) < threshold(self._keep[edge])
-        bucket, parts = self._bucketed[edge]
-        # No hash is greater than the greatest, which a bucket that keeps everything must not lose.
-        most = [min(threshold(part), 2**63 - 1) for part in parts]
-        whole = pl.col(bucket).is_in([i for i, part in enumerate(parts) if part >= 1])
-        return whole | (pl.col(name) < pl.col(bucket).replace_strict(list(range(len(most))), most, default=None))
-
-    def fraction(self, edge: str) -> float | pl.Expr | None:
-        """The fraction of its rows that an edge keeps, of each row's bucket where it has several; None: everything."""
-        if edge not in self._bucketed:
-            return self._keep.get(edge)
-        bucket, parts = self._bucketed[edge]
-        return pl.col(bucket).replace_strict(list(range(len(parts))), list(parts), return_dtype=pl.Float64)
 
 
 def _slabs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

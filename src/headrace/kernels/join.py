@@ -19,7 +19,10 @@ from headrace.kernels.pairs import Matching, pairs
 from headrace.kernels.sound import to_arrow
 from headrace.model import EVERYWHERE, KEY, ONCE, Block, host_of
 
-__all__ = ["Closing", "Counted", "JoinTask", "JoinWork", "PairsTask"]
+__all__ = ["CONSTANT", "Closing", "Counted", "JoinTask", "JoinWork", "PairsTask"]
+
+# Stands for a side where a result column is the part of the rows that was kept, the same for all pairs of an epoch.
+CONSTANT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class JoinWork:
     schema: pa.Schema | None = None
     staging: str | None = None
     closing: tuple[Closing | None, Closing | None] = (None, None)
+    kept: float = 1.0
 
     def wants(self, host: int) -> Iterator[Want]:
         """What one host may read: of hash slices, unless keys are in blocks of several kinds, only its own."""
@@ -203,8 +207,14 @@ class Host:
         picked = self._work.picked
         assert picked is not None
         for sides in self.found():
+            count = len(sides[0][1])
             yield pl.DataFrame(
-                [sides[side][0][f"c{c}"].gather(sides[side][1]).alias(f"o{n}") for n, (side, c) in enumerate(picked)]
+                [
+                    pl.repeat(self._work.kept, count, dtype=pl.Float64, eager=True).alias(f"o{n}")
+                    if side == CONSTANT
+                    else sides[side][0][f"c{c}"].gather(sides[side][1]).alias(f"o{n}")
+                    for n, (side, c) in enumerate(picked)
+                ]
             )
         for side in (0, 1):
             closing = self._closing(side)

@@ -29,22 +29,24 @@ class Admission:
     A row's hash is Spark's `xxhash64` over the columns in `hashed` and the `seed`. An edge with the fraction `keep`
     takes rows whose hash is in the lowest part of that size, so rows kept at 0.3 are among those kept at 0.5. Edges
     that are not named keep everything. An edge with `buckets` has a fraction for each bucket of keys instead, of which
-    `keep` is the mean.
+    `keep` is the mean. Edges in `keyed` lead into joins: a row is kept if the hash of the join's key is in the lowest
+    part of that size, whatever the epoch and the side, so that pairs survive together.
     """
 
     hashed: tuple[str, ...]
     seed: int
     keep: Mapping[str, float]
     buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    keyed: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for edge, keep in self.keep.items():
+        for edge, keep in (*self.keep.items(), *self.keyed.items()):
             if not 0 <= keep < 1:
                 raise ValueError(f"edge '{edge}' keeps a fraction from 0 to below 1, not {keep}")
         for edge, parts in self.buckets.items():
             if edge not in self.keep or not all(0 <= part <= 1 for part in parts):
                 raise ValueError(f"edge '{edge}' keeps fractions from 0 to 1 of buckets, if it sheds, not {parts}")
-        if not self.hashed:
+        if self.keep and not self.hashed:
             raise ValueError("a hash needs columns")
 
 

@@ -56,7 +56,10 @@ class GroupSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDecision:
-    """By which policy executions are chosen and how many seconds they may take; None is as many as they need."""
+    """By which policy executions are chosen and how many seconds they may take; None is as many as they need.
+
+    With `as_asked` no query is answered more often than asked.
+    """
 
     KIND: ClassVar[str] = "schedule"
 
@@ -64,6 +67,7 @@ class ScheduleDecision:
     budget_s: float | None
     groups: tuple[GroupSchedule, ...]
     reason: str
+    as_asked: bool = False
 
 
 NodeDecision = JoinDecision | KeyedDecision | ScheduleDecision | SheddingDecision

@@ -288,6 +288,8 @@ class Query:
             raise ValueError(f"query '{self.name}': priority must be within {MOST_PRIORITY} of 0, not {self.priority}")
         if self.shedding.scale and (why := self.why_never_shed) is not None:
             raise ValueError(f"query '{self.name}': shedding: scale has nothing to scale; {why}")
+        if self.shedding.scale and self.shed_by_key:
+            raise ValueError(f"query '{self.name}': shedding: scale has nothing to scale; a join has no sums")
         if self.shedding.protect is not None and self.protected_key is None:
             raise ValueError(
                 f"query '{self.name}': shedding: protect names a column of GROUP BY among the results of an aggregate "
@@ -318,7 +320,13 @@ class Query:
                 return "a function's state has seen every row"
             case WindowAggregate(input=child):
                 return _why_never_below(child)
-        return _why_never_below(self.root)
+            case Join():
+                return _why_no_key(self.root)
+
+    @property
+    def shed_by_key(self) -> bool:
+        """Whether rows may be shed by the key of a join, so that both rows of a pair are kept or none."""
+        return isinstance(self.root, Join) and self.why_never_shed is None
 
 
 def _why_never_below(operator: Operator) -> str | None:
@@ -330,6 +338,21 @@ def _why_never_below(operator: Operator) -> str | None:
             return WITHOUT_RESULTS
         case Union(inputs=inputs):
             return next((why for child in inputs if (why := _why_never_below(child)) is not None), None)
+    return None
+
+
+def _why_no_key(join: Join) -> str | None:
+    """Why the rows of a join are never shed by its key."""
+    if join.how != "inner":
+        return "without a row, others would look as if they had met nobody"
+    if not any(each.operator == "=" for each in join.comparisons):
+        return "without an equality in ON, no key says which rows go together"
+    for side in (join.left.input, join.right.input):
+        if (why := _why_never_below(side)) is not None:
+            return why
+        scans = side.inputs if isinstance(side, Union) else (side,)
+        if len({scan.stream for scan in scans if isinstance(scan, Scan)}) < len(scans):
+            return "a side that reads a stream twice has more than one key for each of its rows"
     return None
 
 

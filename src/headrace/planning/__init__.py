@@ -15,7 +15,7 @@ from headrace.planning.placing import placement_problem
 from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
-from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of
+from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of, unasked_share
 from headrace.planning.select import SelectPlan, plan_select
 from headrace.planning.sharing import (
     Kept,
@@ -32,8 +32,11 @@ from headrace.planning.shedding import (
     Asked,
     Part,
     Shedding,
+    counted_edges,
     decide_shedding,
+    edges_into,
     edges_of,
+    epoch_seconds,
     parts_of,
     protected_edges,
     with_kept,
@@ -73,13 +76,16 @@ __all__ = [
     "assemble_workload",
     "build_graph",
     "columns_in_use",
+    "counted_edges",
     "cover",
     "decide_shedding",
     "draw_graph",
     "draw_mermaid",
     "draw_svg",
+    "edges_into",
     "edges_of",
     "ends_below",
+    "epoch_seconds",
     "explain",
     "explain_text",
     "forget",
@@ -103,5 +109,6 @@ __all__ = [
     "share",
     "streams_read",
     "subgroup_of",
+    "unasked_share",
     "with_kept",
 ]

@@ -30,18 +30,25 @@ def plan_admissions(
     keep: Mapping[str, float],
     seed: int,
     buckets: Mapping[str, tuple[float, ...]] | None = None,
+    keyed: Mapping[str, float] | None = None,
 ) -> dict[str, Admission]:
     """By stream how its edges shed, given the fraction of each edge; streams that keep everything have no entry.
 
     A message is hashed by its position, so that equal rows part; other rows by their time and the columns in `used`.
+    Edges that are `keyed` are hashed by the key of the join that they lead into.
     """
     admissions: dict[str, Admission] = {}
     for stream in streams:
-        mine = {edge: part for edge, part in keep.items() if edge.partition(">")[0] == stream.name and part < 1}
-        if mine:
+        mine, by_key = _edges_of(stream, keep), _edges_of(stream, keyed or {})
+        if mine or by_key:
             parts = {edge: part for edge, part in (buckets or {}).items() if edge in mine}
-            admissions[stream.name] = Admission(_hashed(stream, used.get(stream.name)), seed, mine, parts)
+            hashed = _hashed(stream, used.get(stream.name)) if mine else ()
+            admissions[stream.name] = Admission(hashed, seed, mine, parts, by_key)
     return admissions
+
+
+def _edges_of(stream: Stream, keep: Mapping[str, float]) -> dict[str, float]:
+    return {edge: part for edge, part in keep.items() if edge.partition(">")[0] == stream.name and part < 1}
 
 
 def _hashed(stream: Stream, used: frozenset[str] | None) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from headrace.planning.row_window import RowsPlan, StepPlan
 from headrace.planning.scheduling import Schedule, groups_of, subgroup_of
 from headrace.planning.select import SelectPlan
 from headrace.planning.sharing import Kept, Workload, nodes_of, share
+from headrace.planning.shedding import Part, parts_of
 from headrace.planning.synopsis import AnswerPlan
 from headrace.policies import FluxSettings, JoinStats, SideStats, choose_way, tuning_of
 from headrace.units import format_bytes, format_duration
@@ -83,6 +84,7 @@ def explain(pipeline: Pipeline, known: KnownRates | None = None) -> dict[str, An
         "groups": [_group(workload, main, chosen[main]) for main in workload.groups if main in chosen],
         "queries": queries,
         "graph": graph_json(build_graph(workload, pipeline.streams)),
+        **({} if pipeline.engine.shedding == "off" else {"shedding": _shedding(workload, pipeline)}),
         **({} if pipeline.network is None else {"placement": place(pipeline, workload, known).to_json()}),
         "jobs_per_epoch": JOBS,
     }
@@ -90,6 +92,17 @@ def explain(pipeline: Pipeline, known: KnownRates | None = None) -> dict[str, An
 
 def _shape(query: Query) -> dict[str, Any]:
     return {"streams": list(streams_of(query.root)), "plan": _tree(query.root), "sink": query.sink.format}
+
+
+def _shedding(workload: Workload, pipeline: Pipeline) -> dict[str, Any]:
+    """What a pipeline that may shed does to which queries, and why it spares the others."""
+    parts = parts_of(workload, workload.queries, [stream.name for stream in pipeline.streams])
+    told = [{"queries": list(p.queries), "by": _shed_by(p), "why_never": p.why_never} for p in parts]
+    return {"strategy": pipeline.engine.shedding, "objective": pipeline.engine.objective, "parts": told}
+
+
+def _shed_by(part: Part) -> str | None:
+    return None if part.why_never is not None else "key of the join" if part.by_key else "row"
 
 
 def _served(workload: Workload, synopsis: str) -> list[str]:
@@ -303,6 +316,12 @@ def explain_text(pipeline: Pipeline, known: KnownRates | None = None) -> str:
         else:
             lines.append(f"  {name}: not run: {query['why']}")
             lines.append(f"      {query['plan']}")
+    if "shedding" in value:
+        lines += ["", f"shedding ({value['shedding']['strategy']}, for {value['shedding']['objective']})"]
+    for part in value.get("shedding", {}).get("parts", ()):
+        what = f"never: {part['why_never']}" if part["by"] is None else f"by {part['by']}"
+        together = ", which lose the same rows" if len(part["queries"]) > 1 and part["by"] else ""
+        lines.append(f"  {', '.join(part['queries'])}: {what}{together}")
     if pipeline.network is not None:
         lines += ["", place(pipeline, plan_pipeline(pipeline)[0], known).text()]
     lines += ["", f"Spark jobs per epoch: {value['jobs_per_epoch']}"]

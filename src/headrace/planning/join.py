@@ -34,6 +34,11 @@ class JoinPlan(FlowPlan):
         return tuple(c for c in self.join.comparisons if c.operator == "=")
 
     @property
+    def shed_by_key(self) -> bool:
+        """Whether the join may lose keys against overload: what other nodes make of rows is never shed."""
+        return not self.below and self.query.shed_by_key
+
+    @property
     def streams(self) -> dict[str, tuple[str, ...]]:
         """Streams by side, derived ones included."""
         return {s.role: tuple(dict.fromkeys(feed.stream for feed in s.feeds)) for s in self.stores}

@@ -34,6 +34,7 @@ from headrace.policies import (
     StreamClock,
     SubGroup,
     choose_periods,
+    cost_per_pane,
     due_windows,
     enter,
     last_end_with_rows,
@@ -42,7 +43,7 @@ from headrace.policies import (
     watermark_of,
 )
 
-__all__ = ["Measured", "QueryTimes", "Schedule", "Scheduled", "groups_of", "subgroup_of"]
+__all__ = ["Measured", "QueryTimes", "Schedule", "Scheduled", "groups_of", "subgroup_of", "unasked_share"]
 
 # Before anything was measured: what executions cost on an ordinary machine, per pane's row and per group answered.
 FIRST_COSTS = Costs(fixed=5e-3, per_pane=1e-7, per_answer=1e-6)
@@ -86,17 +87,28 @@ class Schedule(Remembered):
         return Costs(costs.fixed, costs.per_pane * known.rows_per_pane, costs.per_answer * known.groups_per_window)
 
     def decide(
-        self, policy: str, groups: Iterable[Group], trigger_s: float | None, before: ScheduleDecision | None
+        self,
+        policy: str,
+        groups: Iterable[Group],
+        trigger_s: float | None,
+        before: ScheduleDecision | None,
+        *,
+        as_asked: bool = False,
     ) -> ScheduleDecision:
-        """How often each group runs from now on, and how long the coming epoch's answers may take."""
-        known = {group.group: group for group in before.groups} if before else {}
-        chosen = tuple(_chosen(SchedulePolicy(policy), group, known.get(group.name)) for group in groups)
+        """How often each group runs from now on, and how long the coming epoch's answers may take.
+
+        With `as_asked` no query is answered more often than asked, however cheap that would be.
+        """
+        known = {group.group: group for group in before.groups} if before and before.as_asked == as_asked else {}
+        # Under the conservative policy every sub-group keeps its own period.
+        periods = SchedulePolicy.CONSERVATIVE if as_asked and policy != SchedulePolicy.NONE else SchedulePolicy(policy)
+        chosen = tuple(_chosen(periods, group, known.get(group.name)) for group in groups)
         if not trigger_s:
-            return ScheduleDecision(policy, None, chosen, "no limit: everything due is answered")
+            return ScheduleDecision(policy, None, chosen, "no limit: everything due is answered", as_asked)
         other = self.other_s or 0.0
         budget = max(trigger_s - other, LEAST_SHARE * trigger_s)
         reason = f"{budget:.2f} s of {trigger_s:.2f} s: the rest of an epoch takes {other:.2f} s"
-        return ScheduleDecision(policy, round(budget, 4), chosen, reason)
+        return ScheduleDecision(policy, round(budget, 4), chosen, reason, as_asked)
 
     def learned(
         self,
@@ -166,6 +178,19 @@ def _fitting(choice: GroupSchedule, group: Group) -> dict[str, int] | None:
             return None
         periods[subgroup.name] = period_us // group.pane_us
     return periods
+
+
+def unasked_share(groups: Iterable[Group], decision: ScheduleDecision | None) -> float:
+    """The part of what answers cost that goes into answering more often than asked, 0 to 1."""
+    now_s = asked_s = 0.0
+    for group in groups:
+        chosen = next((each for each in decision.groups if each.group == group.name), None) if decision else None
+        own = {subgroup.name: subgroup.period for subgroup in group.subgroups}
+        periods = (_fitting(chosen, group) if chosen else None) or own
+        cost = cost_per_pane(group.subgroups, own, group.costs) / group.pane_us
+        asked_s += cost
+        now_s += cost if periods == own else cost_per_pane(group.subgroups, periods, group.costs) / group.pane_us
+    return max(0.0, 1 - asked_s / now_s) if now_s else 0.0
 
 
 def groups_of(

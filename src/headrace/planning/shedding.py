@@ -11,7 +11,7 @@ has not got none of its queries can answer from.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import ClassVar
@@ -33,7 +33,7 @@ from headrace.model import (
     WindowAggregate,
     edge_into,
 )
-from headrace.planning.flow import NodePlan
+from headrace.planning.flow import FlowPlan, NodePlan
 from headrace.planning.join import JoinPlan
 from headrace.planning.sharing import Workload
 from headrace.planning.synopsis import AnswerPlan, is_scaled
@@ -61,7 +61,9 @@ __all__ = [
     "Asked",
     "Part",
     "Shedding",
+    "counted_edges",
     "decide_shedding",
+    "edges_into",
     "edges_of",
     "epoch_seconds",
     "parts_of",
@@ -94,8 +96,8 @@ def with_kept(query: Query, settings: EngineSettings) -> Query:
     if settings.shedding == "off" or query.why_never_shed is not None:
         return replace(query, shedding=replace(query.shedding, scale=False)) if query.shedding.scale else query
     added = [Output(KEPT, KEPT, DataType(Kind.DOUBLE))]
-    assert isinstance(query.root, WindowAggregate)
-    scaled = {aggregate.name for aggregate in query.root.aggregates if is_scaled(query, aggregate)}
+    aggregates = query.root.aggregates if isinstance(query.root, WindowAggregate) else ()
+    scaled = {aggregate.name for aggregate in aggregates if is_scaled(query, aggregate)}
     for output in query.finish.outputs:
         if output.sql.strip("`") in scaled:
             source = f"{output.sql.strip('`')}{ERROR}"
@@ -111,12 +113,16 @@ def with_kept(query: Query, settings: EngineSettings) -> Query:
 
 @dataclass(frozen=True)
 class Part:
-    """Queries that share synopses, by stream the edges into these, and why they are never shed, if they are not."""
+    """Queries that share synopses, by stream the edges into these, and why they are never shed, if they are not.
+
+    A join that is shed `by_key` is one part, whose edges on both sides keep the same keys.
+    """
 
     name: str
     queries: tuple[str, ...]
     edges: Mapping[str, tuple[str, ...]]
     why_never: str | None = None
+    by_key: bool = False
 
 
 def parts_of(workload: Workload, live: Iterable[str], streams: Iterable[str]) -> tuple[Part, ...]:
@@ -138,7 +144,8 @@ def parts_of(workload: Workload, live: Iterable[str], streams: Iterable[str]) ->
             for stream in fed
         ]
         why = next((why for n in queries if (why := _why_never(workload.queries[n])) is not None), None)
-        parts.append(Part(min(ids), tuple(queries), _by_stream(feeds, declared), why))
+        by_key = why is None and all(isinstance(workload.queries[n], JoinPlan) for n in queries)
+        parts.append(Part(min(ids), tuple(queries), _by_stream(feeds, declared), why, by_key))
     return tuple(parts)
 
 
@@ -214,6 +221,12 @@ class Shedding(Remembered):
                 came = rows[last] - rows[first]
                 found[end] = (came - lost) / came
         return found
+
+    def kept_of_all(self, edges: Sequence[str]) -> float:
+        """The part that edges kept of all rows whose accounts are held."""
+        accounts = [account for edge in edges for account in self.panes.get(edge, ())]
+        came, lost = sum(rows for _, rows, _ in accounts), sum(shed for _, _, shed in accounts)
+        return (came - lost) / came if came else 1.0
 
     def with_panes(self, made: Mapping[str, Mapping[int, tuple[int, int]]]) -> Shedding:
         """The same with the accounts of an epoch's rows."""
@@ -292,15 +305,16 @@ def decide_shedding(
     found = detect_overload(waiting, capacity_s, epoch_s, state.overload, shed_backlog=settings.backlog == "shed")
     scale = found.demand_s / coming_s if coming_s else 1.0
     rows = {stream: count * scale for stream, count in asked.coming.items()}
+    needs_s = costs.fixed_s + (found.demand_s or found.state.arriving_s) + asked.answer_s
+    # Answers alone may be too much; then no row is in the way.
+    late_s = asked.answer_s - HEADROOM * epoch_s
+    overloaded = found.overloaded or (late_s > 0 and needs_s > epoch_s)
     lag = Lag(
-        found.waiting_s,
-        found.trend_s,
-        found.state.age_s,
-        costs.fixed_s + found.demand_s + asked.answer_s,
-        epoch_s,
-        found.overloaded and costs.are_known,
-    )
-    offers = {**asked.offers, **_offers(costs, parts, rows, asked.answer_s, epoch_s, waiting, capacity_s)}
+        found.waiting_s, found.trend_s, found.state.age_s, needs_s, epoch_s, overloaded and costs.are_known
+    )  # fmt: skip
+    offers = {**asked.offers, **_offers(asked.answer_s, late_s, waiting, capacity_s)}
+    if found.overloaded:
+        offers[Remedy.SHED] = _to_shed(costs, parts, rows)
     remedies = choose_remedies(lag, offers, state.remedies)
     after = replace(state, overload=found.state, remedies=remedies)
     decision = SheddingDecision(
@@ -339,26 +353,20 @@ def _branch_s(costs: RowCosts, part: Part, stream: str) -> float:
     return sum(costs.keep_s(edge) * costs.share_of(edge) for edge in part.edges.get(stream, ()))
 
 
-def _offers(
-    costs: RowCosts,
-    parts: Sequence[Part],
-    rows: Mapping[str, float],
-    answer_s: float,
-    epoch_s: float,
-    waiting: Waiting,
-    capacity_s: float,
-) -> dict[Remedy, Offer]:
+def _offers(answer_s: float, late_s: float, waiting: Waiting, capacity_s: float) -> dict[Remedy, Offer]:
     found = {}
-    late_s = answer_s - HEADROOM * epoch_s
     if late_s > 0:
         found[Remedy.ANSWER_LATE] = Offer(late_s, f"answers take {answer_s:.2f} s of an epoch")
     room_s = capacity_s - waiting.coming_s
     if waiting.behind_s > 0 and room_s > 0:
         found[Remedy.INTAKE] = Offer(min(room_s, waiting.behind_s), f"epochs have room for {room_s:.2f} s of work")
+    return found
+
+
+def _to_shed(costs: RowCosts, parts: Sequence[Part], rows: Mapping[str, float]) -> Offer:
     free = [part for part in parts if part.why_never is None]
     gain_s = sum(count * _branch_s(costs, part, stream) for stream, count in rows.items() for part in free)
-    found[Remedy.SHED] = Offer(gain_s, "rows are left out")
-    return found
+    return Offer(gain_s, "rows are left out")
 
 
 def _plan(
@@ -376,24 +384,42 @@ def _plan(
     # all of them would make epochs hardly shorter.
     least_s = capacity_s * keep_s / (keep_s + read_s) if keep_s else capacity_s
     left_s = max(capacity_s - read_s, least_s, 1e-9)
-    inputs, members = list[Input](), dict[str, list[Part]]()
-    for stream, count in sorted(rows.items()):
-        mine = [part for part in parts if stream in part.edges] if count > 0 else []
-        if mine:
-            members[stream] = mine
-            inputs.append(Input(stream, tuple(_branch(costs, part, stream) for part in mine)))
-    if not inputs:
+    dropped = {each.name: each for each in _together(parts, rows)}
+    if not dropped:
         return {}, "no rows come"
+    inputs = (Input(n, tuple(_branch(costs, part, e.rows) for part in e.parts)) for n, e in dropped.items())
     place = Place(PLACE, tuple(inputs), left_s)
-    rates = {Port(PLACE, each.name): rows[each.name] for each in inputs}
+    rates = {Port(PLACE, name): sum(each.rows.values()) for name, each in dropped.items()}
     plan = _place_plan(place, rates, _objective(rates, queries, settings), settings.shedding)
     keep: dict[str, float] = {}
     for each in plan.inputs:
-        for part, flow in zip(members[each.input], each.branches, strict=True):
+        for part, flow in zip(dropped[each.input].parts, each.branches, strict=True):
             fraction = round(float(flow) / float(each.arriving), DIGITS) if each.arriving else 1.0
             if fraction < EVERYTHING and part.why_never is None:
-                keep |= dict.fromkeys(part.edges[each.input], fraction)
+                streams = part.edges if part.by_key else (each.input,)
+                keep |= {edge: fraction for stream in streams for edge in part.edges[stream]}
     return keep, plan.reason if capacity_s - read_s >= least_s else f"{plan.reason}; reading alone takes {read_s:.2f} s"
+
+
+@dataclass(frozen=True)
+class _Together:
+    """Rows that are dropped together, by stream, and the parts that they go to: one dimension of the plan."""
+
+    name: str
+    rows: Mapping[str, float]
+    parts: tuple[Part, ...]
+
+
+def _together(parts: Sequence[Part], rows: Mapping[str, float]) -> Iterator[_Together]:
+    """The rows of each stream; those of all streams of a join that is shed by key."""
+    for stream, count in sorted(rows.items()):
+        mine = tuple(part for part in parts if stream in part.edges and not part.by_key)
+        if mine and count > 0:
+            yield _Together(stream, {stream: count}, mine)
+    for part in parts:
+        came = {stream: rows.get(stream, 0.0) for stream in part.edges}
+        if part.by_key and any(came.values()):
+            yield _Together(f"keys of {part.name}", came, (part,))
 
 
 def _place_plan(place: Place, rates: Mapping[Port, float], objective: Objective, strategy: str) -> PlacePlan:
@@ -404,10 +430,12 @@ def _place_plan(place: Place, rates: Mapping[Port, float], objective: Objective,
     return plan_by_tables(network, tables, rates).places[PLACE]
 
 
-def _branch(costs: RowCosts, part: Part, stream: str) -> Branch:
-    share = max(costs.share_of(edge) for edge in part.edges[stream])
+def _branch(costs: RowCosts, part: Part, rows: Mapping[str, float]) -> Branch:
+    """What a mean row of these costs on its way into a part."""
+    total = sum(rows.values())
+    share = sum(n * max(costs.share_of(edge) for edge in part.edges[s]) for s, n in rows.items()) / total
     # A branch that costs nothing would take any number of rows.
-    cost = max(_branch_s(costs, part, stream), 1e-12)
+    cost = max(sum(n * _branch_s(costs, part, s) for s, n in rows.items()) / total, 1e-12)
     return Branch(part.name, cost, max(share, 1e-9), queries=part.queries, never=part.why_never is not None)
 
 
@@ -450,8 +478,27 @@ def protected_edges(workload: Workload) -> dict[str, int]:
 
 
 def edges_of(workload: Workload, query: str) -> tuple[str, ...]:
-    """The edges whose panes a query's groups are made of."""
-    plan = workload.plans[query]
+    """The edges whose panes a query's groups are made of; of a join, those that bring its rows."""
+    plan = workload.queries[query]
+    if isinstance(plan, JoinPlan):
+        return edges_into(plan)
     assert isinstance(plan, AnswerPlan)
     sources = [source.synopsis for source in workload.supplies[plan.main].sources]
     return tuple(edge_into(id_, feed.stream) for id_ in sources for feed in workload.kept[id_].synopsis.feeds)
+
+
+def edges_into(plan: FlowPlan) -> tuple[str, ...]:
+    """The edges that bring the rows of a flow."""
+    return tuple(dict.fromkeys(edge_into(store.id, feed.stream) for store in plan.stores for feed in store.feeds))
+
+
+def counted_edges(workload: Workload) -> dict[str, int]:
+    """By edge whose rows are counted, because results tell of them, the length of the panes they are counted by."""
+    found: dict[str, int] = {}
+    for name in workload.plans:
+        for edge in edges_of(workload, name) if name in workload.queries else ():
+            found[edge] = workload.kept[edge.partition(">")[2]].pane_us
+    for plan in workload.flows.values():
+        if isinstance(plan, JoinPlan) and plan.shed_by_key:
+            found |= dict.fromkeys(edges_into(plan), max(1, plan.span_us))
+    return found

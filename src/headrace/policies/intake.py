@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from headrace.model import FIRST_BYTES, Intake
 from headrace.units import format_bytes
 
-__all__ = ["FIRST_INTAKE", "Taken", "plan_intake"]
+__all__ = ["AGREEING", "FIRST_INTAKE", "URGENT", "Taken", "plan_intake"]
 
 # Enough to see how fast rows go, few enough for a small machine's memory.
 FIRST_INTAKE = Intake(100_000, "nothing is known yet", FIRST_BYTES)
@@ -20,6 +20,8 @@ LEAST, MOST = 1_000, 10_000_000
 LEAST_BYTES, MOST_BYTES = 1_000_000, 4_000_000_000
 # Epochs that have to agree: one may have been slow for reasons of its own, the first of a run always is.
 AGREEING = 3
+# Against overload one epoch is enough.
+URGENT = 1
 # Another intake makes Spark's query start anew, which takes about a second: not for small gains.
 WORTHWHILE = 2.0
 # Of the time of an epoch; the rest is for answers to come and for Spark itself.
@@ -35,7 +37,9 @@ class Taken:
     full: bool
 
 
-def plan_intake(now: Intake, rows: Sequence[Taken], files: Sequence[Taken], target_s: float) -> Intake:
+def plan_intake(
+    now: Intake, rows: Sequence[Taken], files: Sequence[Taken], target_s: float, agreeing: int = AGREEING
+) -> Intake:
     """The intake of the epochs to come; `now` itself when it should stay. Epochs are those since it was set.
 
     >>> plan_intake(Intake(1000, ""), [Taken(1000, 0.1, True)] * 3, [], 1.0).rows
@@ -43,8 +47,8 @@ def plan_intake(now: Intake, rows: Sequence[Taken], files: Sequence[Taken], targ
     >>> plan_intake(Intake(1000, "", 64_000_000), [], [Taken(60_000_000, 6.0, True)] * 3, 1.0).bytes
     8000000
     """
-    more_rows, rate = _plan(now.rows, rows, LEAST, MOST, target_s)
-    more_bytes, bytes_rate = _plan(now.bytes, files, LEAST_BYTES, MOST_BYTES, target_s)
+    more_rows, rate = _plan(now.rows, rows[-agreeing:], LEAST, MOST, target_s, agreeing)
+    more_bytes, bytes_rate = _plan(now.bytes, files[-agreeing:], LEAST_BYTES, MOST_BYTES, target_s, agreeing)
     reasons: list[str] = []
     if more_rows != now.rows:
         reasons.append(f"epochs of {now.rows:,} rows went at {rate:,.0f} rows/s")
@@ -55,10 +59,9 @@ def plan_intake(now: Intake, rows: Sequence[Taken], files: Sequence[Taken], targ
     return Intake(more_rows, f"{', '.join(reasons)}; epochs are to take {target_s:g} s", more_bytes)
 
 
-def _plan(now: int, epochs: Sequence[Taken], least: int, most: int, target_s: float) -> tuple[int, float]:
+def _plan(now: int, last: Sequence[Taken], least: int, most: int, target_s: float, agreeing: int) -> tuple[int, float]:
     """How much to take from now on, and what went by in a second."""
-    last = epochs[-AGREEING:]
-    if len(last) < AGREEING or not all(epoch.full for epoch in last):
+    if len(last) < agreeing or not all(epoch.full for epoch in last):
         return now, 0.0
     rate = max(epoch.amount / max(epoch.seconds, 1e-3) for epoch in last)
     wanted = _rounded(min(most, max(least, rate * target_s * SHARE)))

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from overload import BURST, ROW_S, Seen, kept_rows, run, tables
+from overload import BURST, KEYS, OTHERS, ROW_S, SETTINGS, Seen, kept_rows, run, tables
 from world import SECOND, START, results, write_epochs
 
 from headrace.engine.state.checkpoint import Checkpoint
@@ -143,8 +143,9 @@ def test_where_shedding_is_off_nothing_is_lost_and_a_note_says_what_would_have_b
 
 
 def test_after_a_kill_and_an_edit_of_weights_the_same_rows_are_shed(spark: Any, tmp_path: Path):
-    made, seen = tables(), Seen()
+    made, others, seen = tables(), tables((OTHERS,) * 8), Seen()
     write_epochs(tmp_path / "in", made)
+    write_epochs(tmp_path / "others", others)
     paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [sys.executable, str(SUPPORT / "overload.py"), str(tmp_path), "mid-state", "4", json.dumps({"total": 9})]
     with (tmp_path / "log.txt").open("ab") as log:
@@ -155,8 +156,8 @@ def test_after_a_kill_and_an_edit_of_weights_the_same_rows_are_shed(spark: Any, 
     assert before is not None
     assert before.shedding is not None
     assert before.shedding.sheds, "it died while rows were being shed"
-    assert before.shedding.kept["total"] > before.shedding.kept["by_key"]
-    run(spark, tmp_path, seen, weights={"by_key": 9.0}, shedding="fit", backlog="shed")
+    assert before.shedding.kept["total"] > before.shedding.kept["pairs"] > before.shedding.kept["by_key"]
+    run(spark, tmp_path, seen, weights={"by_key": 9.0}, joined=True, **SETTINGS)
     assert seen.decisions[4] == before
     after = seen.decisions[5].shedding
     assert after is not None
@@ -164,12 +165,40 @@ def test_after_a_kill_and_an_edit_of_weights_the_same_rows_are_shed(spark: Any, 
     point = Checkpoint(open_storage(f"{tmp_path}/state", spark))
     decisions = {epoch: point.decision(epoch) for epoch in range(len(made))}
     last = seen.manifests[max(seen.manifests)]
-    entry = last.ledger["s"]
-    assert entry.rows_in == sum(table.num_rows for table in made) == entry.used + entry.shed
+    streams = {"s": made, "r": others}
+    for name, epochs in streams.items():
+        entry = last.ledger[name]
+        assert entry.rows_in == sum(table.num_rows for table in epochs) == entry.used + entry.shed
+        assert entry.shed > 0
+    keeps: dict[str, pa.Table] = {}
     for edge, account in last.edges.items():
-        kept = kept_rows(spark, made, decisions, edge)  # type: ignore[arg-type]
-        assert account.shed == sum(table.num_rows for table in made) - kept.num_rows
+        epochs = streams[edge.partition(">")[0]]
+        keeps[edge] = kept_rows(spark, epochs, decisions, edge)  # type: ignore[arg-type]
+        assert account.shed == sum(table.num_rows for table in epochs) - keeps[edge].num_rows
     (total,) = [edge for edge, part in before.shedding.keep.items() if part == before.shedding.kept["total"]]
-    wanted = truth(kept_rows(spark, made, decisions, total), "SUM(x)")  # type: ignore[arg-type]
+    wanted = truth(keeps[total], "SUM(x)")
     found = {(end,): v for _, end, _, v, _ in results(tmp_path / "total") if v is not None}
     assert found == {end: pytest.approx(v) for end, v in wanted.items()}
+    keyed = {name: list(admission.keyed.items()) for name, admission in before.admissions.items()}
+    assert len(keyed["s"]) == len(keyed["r"]) == 1
+    assert keyed["s"][0][1] == keyed["r"][0][1] == before.shedding.kept["pairs"], "both sides keep the same keys"
+    _are_pairs_of_kept_keys(results(tmp_path / "pairs"), keeps[keyed["s"][0][0]], keeps[keyed["r"][0][0]])
+
+
+def _are_pairs_of_kept_keys(found: list[tuple[Any, ...]], left: pa.Table, right: pa.Table) -> None:
+    """The join of the kept rows by DuckDB; a pair says what was kept of the rows that it could be made of."""
+    db = duckdb.connect()
+    db.register("l_rows", left)
+    db.register("r_rows", right)
+    pairs = db.execute(
+        f"WITH l AS (SELECT seq, epoch_us(ts) AS t FROM l_rows), r AS (SELECT seq, epoch_us(ts) AS t FROM r_rows) "
+        f"SELECT l.seq, r.seq, greatest(l.t, r.t) FROM l JOIN r ON l.seq % {KEYS} = r.seq % {KEYS} "
+        f"AND abs(l.t - r.t) <= {SECOND}"
+    ).fetchall()
+    assert sorted((a, b) for a, b, _ in found) == sorted((a, b) for a, b, _ in pairs)
+    times = {(a, b): (t - START) // SECOND for a, b, t in pairs}
+    before = {kept for a, b, kept in found if times[a, b] < 4}
+    during = {kept for a, b, kept in found if times[a, b] in (4, 5)}
+    assert before == {1.0}
+    assert during
+    assert all(0 < kept < 1 for kept in during)

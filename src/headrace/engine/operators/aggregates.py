@@ -15,8 +15,9 @@ from headrace.kernels.absorb import Absorbed
 from headrace.kernels.chunks import Chunk
 from headrace.kernels.values import spelled
 from headrace.model import SCHEDULE, AnswersState, Due, EpochDecision
-from headrace.planning import AnswerPlan, QueryTimes, Scheduled, Workload, groups_of
+from headrace.planning import AnswerPlan, QueryTimes, Scheduled, Workload, epoch_seconds, groups_of
 from headrace.policies import StreamClock, due_windows, last_end_with_rows, watermark_of
+from headrace.policies.remedies import Remedy
 
 __all__ = ["AggregateOperator"]
 
@@ -51,9 +52,16 @@ class AggregateOperator:
         standing, before = ask.standing, ask.before
         schedule = standing.manifest.schedule
         groups = groups_of(standing.workload, standing.live, schedule, standing.manifest.coverage)
-        trigger_s = None if ask.flush else self._trigger_s
-        made = schedule.decide(self._policy, groups, trigger_s, before.schedule if before else None)
+        last = before.schedule if before else None
+        as_asked = ask.acts(Remedy.REFRESH)
+        made = schedule.decide(self._policy, groups, self._epoch_s(ask), last, as_asked=as_asked)
         return Decided({SCHEDULE: made})
+
+    def _epoch_s(self, ask: Ask) -> float | None:
+        """How long an epoch may take, answers included; None: as long as it needs, unless answers are to come late."""
+        if ask.flush is not None or self._trigger_s or not ask.acts(Remedy.ANSWER_LATE):
+            return None if ask.flush else self._trigger_s
+        return epoch_seconds(0.0, ask.standing.manifest.shedding.costs.fixed_s)
 
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         return Taking(kept=tuple(part.kept.values()))

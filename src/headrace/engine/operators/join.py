@@ -22,14 +22,15 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState
 from headrace.engine.state.retention import EVER
 from headrace.engine.state.state_io import StateIo, Stays
-from headrace.kernels.absorb import Absorbed, Cut
+from headrace.kernels.absorb import Absorbed, Cut, Worked
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.chunks import holding
 from headrace.kernels.deliver import Delivery
-from headrace.kernels.join import Closing, Counted, JoinTask, JoinWork, PairsTask
+from headrace.kernels.join import CONSTANT, Closing, Counted, JoinTask, JoinWork, PairsTask
 from headrace.kernels.pairs import Matching
 from headrace.model import (
     EVERYWHERE,
+    KEPT,
     ONCE,
     EpochDecision,
     JoinDecision,
@@ -38,10 +39,10 @@ from headrace.model import (
     JoinState,
     JoinWay,
     SideSample,
-    edge_into,
 )
-from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan, Workload
+from headrace.planning import LEFT, RIGHT, FlowPlan, JoinPlan, Workload, edges_into
 from headrace.policies import JoinStats, SideStats, StreamClock, choose_way, learn_speeds, watermark_of
+from headrace.policies.remedies import Remedy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,18 +83,20 @@ class JoinOperator:
         workload, state, hosts = ask.standing.workload, ask.standing.manifest.nodes, self._io.slots
         for name, plan in _joins(ask.standing.flows).items():
             memory = self._memory if _may_shed(workload, name) else None
-            decided[name] = self._decide(plan, _state_of(state, name), hosts, memory)
+            decided[name] = self._decide(plan, _state_of(state, name), hosts, memory, ask.acts(Remedy.SPREAD_JOINS))
             if (part := decided[name].way.keep) < 1:
-                keep |= {edge_into(store.id, feed.stream): part for store in plan.stores for feed in store.feeds}
+                keep |= dict.fromkeys(edges_into(plan), part)
         return Decided(decided, keep)
 
-    def _decide(self, plan: JoinPlan, state: JoinState | None, hosts: int, memory: float | None) -> JoinDecision:
+    def _decide(
+        self, plan: JoinPlan, state: JoinState | None, hosts: int, memory: float | None, urgent: bool
+    ) -> JoinDecision:
         if state is None:
             slices = SLICES_PER_HOST * hosts
             way = self._wanted(plan, None, slices, hosts, memory)
             return JoinDecision(way, slices, (1.0,) * hosts, sampled=True, guess=True, mixed=False)
-        # The first choice is a guess: what the first epoch brings decides the second.
-        due = state.guess or state.sample.epochs >= PERIOD or max(state.way.hosts) >= hosts
+        # The first choice is a guess: what the first epoch brings decides the second. Overload does not wait.
+        due = urgent or state.guess or state.sample.epochs >= PERIOD or max(state.way.hosts) >= hosts
         way = self._wanted(plan, state, state.slices, hosts, memory) if due else state.way
         mixed = way.cut_by != state.way.cut_by or state.until is not None
         return JoinDecision(way, state.slices, _known_speeds(state, hosts), due, guess=False, mixed=mixed)
@@ -150,6 +153,7 @@ class JoinOperator:
             stepped.state[name] = self._learned(plan, moment, counted, expired)
             if counted:
                 stepped.observed[name] = _shown(counted)
+                stepped.fed += _worked(plan, counted, absorbed=moment.absorbed)
         return stepped
 
     def _work(self, plan: JoinPlan, moment: Moment) -> JoinWork:
@@ -174,6 +178,7 @@ class JoinOperator:
             decision.mixed,
             (len(plan.store(LEFT).columns), len(plan.store(RIGHT).columns)),
             closing=(self._closing(plan, LEFT, moment), self._closing(plan, RIGHT, moment)),
+            kept=_kept(plan, moment),
         )
         sink = moment.sinks.get(plan.name)
         after = join.where is not None and join.how != "inner"
@@ -183,9 +188,10 @@ class JoinOperator:
             return work
         assert isinstance(sink, FileSink)
         names = [column.name for column in join.columns]
-        chosen = [plan.picked[names.index(output.sql)] for output in plan.query.finish.outputs]
-        schema = pa.schema([(output.name, arrow_type(output.type)) for output in plan.query.finish.outputs])
-        picked = tuple((SIDES.index(side), column) for side, column in chosen)
+        outputs = plan.query.finish.outputs
+        schema = pa.schema([(output.name, arrow_type(output.type)) for output in outputs])
+        chosen = [None if output.sql == KEPT else plan.picked[names.index(output.sql)] for output in outputs]
+        picked = tuple((CONSTANT, 0) if each is None else (SIDES.index(each[0]), each[1]) for each in chosen)
         return replace(work, picked=picked, schema=schema, staging=sink.staging)
 
     def _closing(self, plan: JoinPlan, side: str, moment: Moment) -> Closing | None:
@@ -228,7 +234,7 @@ class JoinOperator:
         return self._io.rows(task, max(work.hosts) + 1, pairs_ddl(plan))
 
     def _deliver_by_sql(self, plan: JoinPlan, work: JoinWork, moment: Moment) -> int:
-        with spark_join(self._pairs(plan, work), plan) as results:
+        with spark_join(self._pairs(plan, work), plan, work.kept) as results:
             return moment.sinks[plan.name].write(results, moment.decision.epoch, moment.replay) or 0
 
     def _feed(self, plan: JoinPlan, work: JoinWork, moment: Moment, stepped: Stepped) -> None:
@@ -374,6 +380,21 @@ def _speeds(known: Sequence[float], slices: Sequence[int], counted: Sequence[Cou
 
 def _shed(absorbed: Absorbed, store: str) -> int:
     return sum(account.shed for edge, account in absorbed.shed.items() if edge.partition(">")[2] == store)
+
+
+def _worked(plan: JoinPlan, counted: Sequence[Counted], absorbed: Absorbed) -> Absorbed:
+    """What tasks spent on pairs, as work on the edges that brought the rows."""
+    edges = edges_into(plan)
+    rows = {edge: absorbed.worked[edge].rows for edge in edges if edge in absorbed.worked}
+    seconds, total = sum(each.seconds for each in counted), sum(rows.values())
+    return Absorbed(worked={edge: Worked(0, seconds * n / total) for edge, n in rows.items()} if total else {})
+
+
+def _kept(plan: JoinPlan, moment: Moment) -> float:
+    """The part that was kept of the rows within reach of an epoch's pairs, if any may be shed."""
+    if not plan.shed_by_key:
+        return 1.0
+    return moment.standing.manifest.shedding.with_panes(moment.absorbed.panes).kept_of_all(edges_into(plan))
 
 
 def _has_work(work: JoinWork) -> bool:

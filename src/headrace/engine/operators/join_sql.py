@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.engine.operators.projection import text_literal
 from headrace.kernels.arrow_types import arrow_type
-from headrace.model import Column
+from headrace.model import KEPT, Column
 from headrace.planning import LEFT, PAIR_TIME, RIGHT, JoinPlan
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ def _numbered(plan: JoinPlan, side: str) -> list[tuple[int, Column]]:
 
 
 @contextmanager
-def spark_join(candidates: DataFrame, plan: JoinPlan) -> Iterator[DataFrame]:
-    """The results of a join: pairs for which all of ON holds, and rows that met none, if those are wanted."""
+def spark_join(candidates: DataFrame, plan: JoinPlan, told: float = 1.0) -> Iterator[DataFrame]:
+    """The results of a join: pairs for which all of ON holds, and rows that met none, if those are wanted.
+
+    `told` is the part of the rows that was kept, for a query that tells it.
+    """
     from pyspark.sql.functions import expr
 
     join = plan.join
@@ -66,7 +69,7 @@ def spark_join(candidates: DataFrame, plan: JoinPlan) -> Iterator[DataFrame]:
             results = results.select(*kept).unionAll(alone)
         if outer and join.where is not None:
             results = results.filter(join.where.sql)
-        sqls = {column.name: column.sql for column in join.columns}
+        sqls = {KEPT: f"CAST({told!r} AS DOUBLE)"} | {column.name: column.sql for column in join.columns}
         time = [] if plan.feeds is None else [f"timestamp_micros(_t) AS {PAIR_TIME}"]
         yield results.selectExpr(*(f"{sqls[o.sql]} AS `{o.name}`" for o in plan.query.finish.outputs), *time)
     finally:

@@ -36,6 +36,7 @@ from headrace.kernels.values import spelled
 from headrace.model import Column, EpochDecision, KeyedDecision, KeyedMeasures, KeyedState
 from headrace.planning import FlowPlan, RowsPlan, StepPlan, Workload
 from headrace.policies import FluxSettings, Measured, StreamClock, account, begin, decide_keyed, watermark_of
+from headrace.policies.remedies import Remedy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -246,12 +247,13 @@ class KeyedOperator:
         flows, state = _mine(ask.standing.flows), ask.standing.manifest.nodes
         # Queries come and go: what was made for one that has left goes with it.
         self._queries = {name: query for name, query in self._queries.items() if name in flows}
-        return Decided({name: self._decide(name, plan, state.get(name)) for name, plan in flows.items()})
+        urgent = ask.acts(Remedy.MOVE_STATE)
+        return Decided({name: self._decide(name, plan, state.get(name), urgent) for name, plan in flows.items()})
 
-    def _decide(self, name: str, plan: FlowPlan, known: NodeState | None) -> KeyedDecision:
+    def _decide(self, name: str, plan: FlowPlan, known: NodeState | None, urgent: bool) -> KeyedDecision:
         bins = self._io.slots
         state = self._state(known, bins, bins * self._settings.minis_per_bin)
-        return decide_keyed(state, bins, self._settings, self._query(name, plan).merges)
+        return decide_keyed(state, bins, self._settings, self._query(name, plan).merges, urgent=urgent)
 
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         mine = _mine(part.flows)

@@ -25,6 +25,7 @@ from headrace.kernels.chunks import Chunk
 from headrace.model import EpochDecision, Flush, JoinMeasures, KeyedMeasures, NodeDecision, Stream
 from headrace.planning import AnswerPlan, Derived, FlowPlan, Kept, RowStore, Workload
 from headrace.policies import StreamClock
+from headrace.policies.remedies import Remedy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,36 +45,42 @@ class Ask:
     flush: Flush | None
     before: EpochDecision | None
 
+    def acts(self, remedy: Remedy) -> bool:
+        """Whether a remedy against overload was chosen before the last epoch: it acts from this one on."""
+        return self.flush is None and self.standing.manifest.shedding.remedies.acts(remedy)
+
 
 @dataclass(frozen=True)
 class Decided:
     """By node what an operator does in the coming epoch, and by edge the fraction of rows that it keeps, if not all; of
-    edges that protect rare keys, by bucket."""
+    edges that protect rare keys, by bucket; in `keyed`, of the keys of a join."""
 
     nodes: Mapping[str, NodeDecision] = field(default_factory=dict)
     keep: Mapping[str, float] = field(default_factory=dict)
     buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    keyed: Mapping[str, float] = field(default_factory=dict)
 
     def __add__(self, other: Decided) -> Decided:
-        buckets = {**self.buckets, **other.buckets}
-        return Decided({**self.nodes, **other.nodes}, {**self.keep, **other.keep}, buckets)
+        buckets, keyed = {**self.buckets, **other.buckets}, {**self.keyed, **other.keyed}
+        return Decided({**self.nodes, **other.nodes}, {**self.keep, **other.keep}, buckets, keyed)
 
 
 @dataclass(frozen=True)
 class Taking:
     """What an operator wants of an epoch's rows: panes, rows, by store how rows are cut into slices, and the edges
-    whose rows are counted by pane. `protected` has by edge the number of the group key whose rare values are kept."""
+    whose rows are counted, by panes of such a length. `protected` has by edge the number of the group
+    key whose rare values are kept."""
 
     kept: tuple[Kept, ...] = ()
     stores: tuple[RowStore, ...] = ()
     cuts: Mapping[str, Cut] = field(default_factory=dict)
-    counted: frozenset[str] = frozenset()
+    counted: Mapping[str, int] = field(default_factory=dict)
     protected: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Taking) -> Taking:
         cuts = {**self.cuts, **other.cuts}
-        protected = {**self.protected, **other.protected}
-        return Taking(self.kept + other.kept, self.stores + other.stores, cuts, self.counted | other.counted, protected)
+        counted, protected = {**self.counted, **other.counted}, {**self.protected, **other.protected}
+        return Taking(self.kept + other.kept, self.stores + other.stores, cuts, counted, protected)
 
 
 def _no_feed(stream: Stream, rows: DataFrame) -> Absorbed:

@@ -14,8 +14,21 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
 from headrace.engine.watch.hooks import Hooks
 from headrace.model import SHEDDING, EngineSettings, EpochDecision, JoinMeasures, KeyedMeasures, SheddingDecision
-from headrace.planning import Asked, Part, Shedding, Workload, decide_shedding, edges_of, parts_of, protected_edges
-from headrace.policies import StreamClock
+from headrace.planning import (
+    Asked,
+    JoinPlan,
+    Part,
+    Shedding,
+    Workload,
+    counted_edges,
+    decide_shedding,
+    edges_of,
+    groups_of,
+    parts_of,
+    protected_edges,
+    unasked_share,
+)
+from headrace.policies import StreamClock, watermark_of
 from headrace.policies.remedies import Offer, Remedy
 from headrace.policies.shedding import RowSample, learn_row_costs
 
@@ -74,10 +87,16 @@ class SheddingOperator:
             max(0.0, observed.seconds - state.other_s) if state.other_s else 0.0,
             _offers(observed.flows),
         )
+        asked = self._hooks.asked(_with_refreshes(asked, ask))
         queries = {name: plan.query for name, plan in standing.workload.queries.items() if name in standing.live}
         made, self._judged = decide_shedding(state, self._parts_of(standing), queries, self._settings, asked)
         self._tell(made)
-        return Decided({SHEDDING: made}, made.keep, made.buckets) if made.sheds else Decided({SHEDDING: made})
+        if not made.sheds:
+            return Decided({SHEDDING: made})
+        by_key = {e for part in self._parts_of(standing) if part.by_key for mine in part.edges.values() for e in mine}
+        keyed = {edge: part for edge, part in made.keep.items() if edge in by_key}
+        keep = {edge: part for edge, part in made.keep.items() if edge not in by_key}
+        return Decided({SHEDDING: made}, keep, made.buckets, keyed)
 
     def _rows(self, stream: str, state: Shedding) -> float:
         """Rows that the coming epoch takes: as the source says, or as many as the stream has brought in such a time."""
@@ -110,9 +129,8 @@ class SheddingOperator:
         if self._settings.shedding == "off":
             return Taking()
         protected = protected_edges(part)
-        answered = [name for name in part.queries if name in part.plans]
-        counted = frozenset(edge for name in answered for edge in edges_of(part, name))
-        return Taking(counted=counted | protected.keys(), protected=protected)
+        panes = {edge: part.kept[edge.partition(">")[2]].pane_us for edge in protected}
+        return Taking(counted=panes | counted_edges(part), protected=protected)
 
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
         return {}
@@ -120,9 +138,9 @@ class SheddingOperator:
     def step(self, moment: Moment) -> Stepped:
         before = self._judged or moment.standing.manifest.shedding
         standing, panes = moment.standing, moment.absorbed.panes
-        counts = self._settings.shedding != "off"
-        edges = {n: edges_of(standing.workload, n) for n in standing.workload.plans if n in standing.live and counts}
-        state = before.with_panes(panes).reaching(_reach(standing, edges)).with_queries(edges, panes)
+        told = _told(standing) if self._settings.shedding != "off" else ()
+        edges = {name: edges_of(standing.workload, name) for name in told}
+        state = before.with_panes(panes).reaching(_reach(moment, edges)).with_queries(edges, panes)
         state = state.with_buckets(moment.absorbed.buckets) if moment.decision.flush is None else state
         if moment.decision.flush is None:
             state = self._learned(state, moment)
@@ -166,12 +184,40 @@ def _offers(measures: Mapping[str, JoinMeasures | KeyedMeasures]) -> dict[Remedy
     return found
 
 
-def _reach(standing: Standing, edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def _with_refreshes(asked: Asked, ask: Ask) -> Asked:
+    """The same with what it would save to answer no more often than asked."""
+    standing, last = ask.standing, ask.before.schedule if ask.before else None
+    if not asked.answer_s or last is None:
+        return asked
+    manifest = standing.manifest
+    groups = groups_of(standing.workload, standing.live, manifest.schedule, manifest.coverage)
+    gain_s = unasked_share(groups, last) * asked.answer_s
+    if gain_s <= 0:
+        return asked
+    offer = Offer(gain_s, f"answering more often than asked takes {gain_s:.2f} s of an epoch")
+    return replace(asked, offers={**asked.offers, Remedy.REFRESH: offer})
+
+
+def _told(standing: Standing) -> tuple[str, ...]:
+    """The queries that run whose results tell what was shed."""
+    workload = standing.workload
+    joins = {n for n, plan in workload.flows.items() if isinstance(plan, JoinPlan) and plan.shed_by_key}
+    return tuple(name for name in standing.live if name in workload.plans or name in joins)
+
+
+def _reach(moment: Moment, edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """By edge that is counted the time before which no window reaches."""
     found: dict[str, int] = {}
+    standing = moment.standing
     for name, mine in edges.items():
-        until = standing.manifest.queries[name].answered_us
-        reach = EVER[0] if until is None else until - standing.workload.plans[name].aggregate.window.size_us
+        plan = standing.workload.queries[name]
+        if isinstance(plan, JoinPlan):
+            now = watermark_of(moment.after, plan.reads)
+            # Accounts are by panes as long as the range.
+            reach = EVER[0] if now is None else now - 2 * plan.span_us
+        else:
+            until = standing.manifest.queries[name].answered_us
+            reach = EVER[0] if until is None else until - standing.workload.plans[name].aggregate.window.size_us
         for edge in mine:
             found[edge] = min(found.get(edge, reach), reach)
     return found

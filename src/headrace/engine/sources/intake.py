@@ -11,6 +11,8 @@ from headrace.engine.sources.read import intake_unit, read_stream
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.model import Intake, Stream
 from headrace.policies import FIRST_INTAKE, Taken, plan_intake
+from headrace.policies.intake import AGREEING, URGENT
+from headrace.policies.remedies import Remedy
 from headrace.units import format_bytes
 
 if TYPE_CHECKING:
@@ -99,7 +101,8 @@ class IntakeControl:
         self._rows = self._rows if rows is None else [*self._rows, rows][-REMEMBERED:]
         files = self._taken_files(manifest, seconds)
         self._files = self._files if files is None else [*self._files, files][-REMEMBERED:]
-        planned = plan_intake(self.intake, self._rows, self._files, self._target_s)
+        agreeing = URGENT if manifest.shedding.remedies.acts(Remedy.INTAKE) else AGREEING
+        planned = plan_intake(self.intake, self._rows, self._files, self._target_s, agreeing)
         if planned is self.intake:
             self._applying.release()
         else:

@@ -13,25 +13,12 @@ from headrace.engine.spark.jvm_output import hidden_output
 from headrace.errors import EnvironmentProblem, SpecError
 from headrace.hiding import remember
 from headrace.policies import SETTINGS, Tuning, tuning_of
+from headrace.policies.required import REQUIRED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["bin_bytes_from", "build_session", "end_session", "log_options", "settings_from", "tune", "tuning_from"]
-
-# What every epoch relies on: instants are UTC, errors are errors, SQL reaches declared streams only.
-_REQUIRED = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.runSQLOnFiles": "false",
-    # Otherwise '${env:X}' and '${system:X}' inside SQL become what the driver's environment holds.
-    "spark.sql.variable.substitute": "false",
-    # Rows of files that Spark passes over would be in nobody's ledger.
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.files.ignoreMissingFiles": "false",
-    # Instants in Parquet as instants, whoever writes the file.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-}
 
 # Hadoop gives files the permissions it thinks right, whatever the process's umask is, unless it is told.
 _UMASK = "fs.permissions.umask-mode"
@@ -91,7 +78,7 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
         **_FAST_ARROW,
         "spark.sql.shuffle.partitions": str(cores),
         **(conf or {}),
-        **_REQUIRED,
+        **REQUIRED,
         "spark.master": checked,
     }
     name = f"spark.hadoop.{_UMASK}"
@@ -160,7 +147,7 @@ def end_session() -> None:
 
 def tune(session: SparkSession) -> None:
     """Sets on a session somebody else made what answers depend on, and what costs nothing to set."""
-    for key, value in {**_REQUIRED, **_FAST_ARROW}.items():
+    for key, value in {**REQUIRED, **_FAST_ARROW}.items():
         if session.conf.get(key, None) != value:
             session.conf.set(key, value)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()

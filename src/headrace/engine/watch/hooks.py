@@ -9,6 +9,7 @@ from headrace.engine.clocks import read_clocks
 from headrace.engine.state.checkpoint import Manifest
 from headrace.hiding import hide
 from headrace.model import EpochDecision
+from headrace.planning import Asked
 from headrace.policies import Reading
 from headrace.policies.shedding import RowSample
 
@@ -27,12 +28,17 @@ def _as_it_is(sample: RowSample) -> RowSample:
     return sample
 
 
+def _as_known(asked: Asked) -> Asked:
+    return asked
+
+
 @dataclass(frozen=True)
 class Hooks:
     """`clocks` reads the machine's clocks; `clock_us`, if given, is the time of an epoch, and all clocks go by it.
     `probe` is called at named points of an epoch, `on_decision` with what is decided for an epoch, `on_epoch` after
     each commit, `on_note` with what a user should know. `measured` may replace what an epoch's rows were seen to
-    cost. `on_replayed` is called by a start when an epoch that was begun before has ended, and may end the start."""
+    cost, `asked` what overload is judged by before an epoch. `on_replayed` is called by a start when an epoch that was
+    begun before has ended, and may end the start."""
 
     clock_us: Callable[[int], int] | None = None
     clocks: Callable[[], Reading] = read_clocks
@@ -41,6 +47,7 @@ class Hooks:
     on_epoch: Callable[[Manifest], None] = _ignore
     on_note: Callable[[str], None] = _ignore
     measured: Callable[[RowSample], RowSample] = _as_it_is
+    asked: Callable[[Asked], Asked] = _as_known
     on_replayed: Callable[[], None] = _nothing
 
     def reading(self, epoch: int) -> Reading:

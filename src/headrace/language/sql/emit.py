@@ -10,6 +10,7 @@ from sqlglot import exp
 from headrace.language.sql.call_options import check_options
 from headrace.language.sql.clock_texts import check_clock_texts
 from headrace.language.sql.costs import check_costs
+from headrace.language.sql.dated import with_dates
 from headrace.language.sql.functions import FUNCTIONS
 from headrace.language.sql.report import Fault
 from headrace.language.sql.spark_text import Key, spark_text
@@ -46,7 +47,7 @@ def emit(node: exp.Expr, env: Mapping[Key, DataType]) -> str:
     check_options(node)
     check_clock_texts(node, env)
     check_costs(node, env)
-    text = spark_text(node)
+    text = spark_text(with_dates(node, env))
     # An escape can hide it from whoever reads the query.
     if "${" in text:
         raise Fault("${ in a query could read settings and the environment", node, "write the value itself")

@@ -221,6 +221,8 @@ def _check_values(node: exp.Expr) -> None:
     match node:
         case exp.Group() if node.args.get("all") is False:
             raise Fault("GROUP BY DISTINCT is not accepted", node, "write GROUP BY")
+        case exp.Group() if node.args.get("all") and node.expressions:
+            raise Fault("GROUP BY ALL takes no columns", node, "write GROUP BY ALL, or GROUP BY and the columns")
         case exp.Ordered(this=exp.Var()):
             raise Fault("ORDER BY ALL is not accepted", node, "name the columns to order by")
         # IntervalSpan is one, too, and so is the type INTERVAL.

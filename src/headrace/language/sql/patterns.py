@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import re
+import sys
+import warnings
 
 __all__ = ["like_trouble", "regex_trouble"]
 
@@ -17,8 +19,10 @@ MOST_CHARACTERS = 1000
 MOST_IN_A_ROW = 3
 # x{1000} is unrolled; more of it is a way to fill memory.
 MOST_COUNTED = 1000
-# Ways to take one text that a counted repetition may have: (?:\d{1,3}\.){3} has 27.
+# Ways to take one text that a counted repetition, or choices one after another, may have: (?:\d{1,3}\.){3} has 27.
 MOST_WAYS = 1000
+# A choice with a repetition in it counts as so many ways: three of them are accepted.
+REPEATED_WAYS = 10
 # `%` between letters, each of which multiplies the tries by the length of the text.
 MOST_WILDCARDS = 4
 
@@ -26,6 +30,10 @@ _ESCAPED_SETS = {"d": "0123456789", "w": None, "s": " \t\n"}
 _REPEATS = ("*", "+", "?", "{")
 _HEAD = re.compile(r"\((?:\?(?:<?[=!]|[:>]|<\w+>|(?P<flags>[a-zA-Z-]*)[:)]?))?")
 _COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}")
+# Letters by their codes, and classes and names in braces.
+_CODED = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|0(?P<octal>[0-3]?[0-7]{1,2})|c.|[pPN]\{[^}]*\})"
+)
 
 
 def like_trouble(pattern: str) -> str | None:
@@ -62,22 +70,31 @@ class _Scan:
 
     def trouble(self) -> str | None:
         groups: list[float] = [1]  # per open group: the ways in which it takes a given text
-        row: list[str | None] = []  # letters of the repetitions in a row; None is any letter
+        chosen = [
+            1.0
+        ]  # per open group: the ways that choices without a repetition of their own have, one after another
+        row: list[str | None] = []  # letters of the repetitions that may follow one another; None is any letter
         last: tuple[str | None, float] | None = None  # letters of the last part, and its ways
         while self.place < len(self.pattern):
             sign = self.pattern[self.place]
             if sign == "(":
                 groups.append(1)
+                chosen.append(1)
                 if "x" in self._group_head():
                     return "the flag x lets a pattern hold blanks and comments"
                 last = None
             elif sign == ")":
+                inside = chosen.pop() if len(groups) > 1 else 1
                 last = (None, groups.pop() if len(groups) > 1 else 1)
                 self.place += 1
                 if self.pattern[self.place : self.place + 1] not in _REPEATS:
                     groups[-1] *= last[1]
+                chosen[-1] *= max(inside, REPEATED_WAYS if inside > 1 and math.isinf(last[1]) else 1)
+                if chosen[-1] > MOST_WAYS:
+                    return "so many choices one after another are tried in exponentially many ways"
             elif sign == "|":
                 groups[-1] += 1
+                chosen[-1] += 1
                 row, last = [], None
                 self.place += 1
             elif sign in _REPEATS and last is not None:
@@ -89,21 +106,22 @@ class _Scan:
                     return f"a repetition up to {most} times; the most is {MOST_COUNTED}"
                 groups[-1] *= ways
                 if ways > 1:
-                    row = [*row, last[0]] if not row or _overlap(row[-1], last[0]) else [last[0]]
-                if len(row) > MOST_IN_A_ROW:
-                    return f"{len(row)} repetitions in a row over the same letters are tried in very many ways"
+                    # What must take a letter ends the repetitions before it that cannot; what may take none does not.
+                    row = [each for each in row if least == 0 or _overlap(each, last[0])] + [last[0]]
+                in_a_row = sum(_overlap(each, last[0]) for each in row) if ways > 1 else 0
+                if in_a_row > MOST_IN_A_ROW:
+                    return f"{in_a_row} repetitions in a row over the same letters are tried in very many ways"
                 last = None
                 # A lazy or possessive sign belongs to the repetition.
                 if self.pattern[self.place : self.place + 1] in ("?", "+"):
                     self.place += 1
             else:
-                found = self._part()
-                if found == "\\":
-                    return "a reference to a group is tried in very many ways"
-                # A letter that the repetition before cannot take ends the row.
-                optional = self.pattern[self.place : self.place + 1] in ("*", "?", "{")
-                if row and not optional and not _overlap(row[-1], found):
-                    row = []
+                refused, found = self._part()
+                if refused is not None:
+                    return refused
+                # A letter that a repetition before cannot take ends it.
+                if self.pattern[self.place : self.place + 1] not in ("*", "?", "{"):
+                    row = [each for each in row if _overlap(each, found)]
                 last = (found, 1)
         return None
 
@@ -126,34 +144,50 @@ class _Scan:
             return least, least
         return least, int(counted.group(3)[:9]) if counted.group(3) else None
 
-    def _part(self) -> str | None:
-        """The letters that one part may be; None is any, a backslash a reference to a group."""
+    def _part(self) -> tuple[str | None, str | None]:
+        """Why one part is refused, if it is, and the letters that it may be; None is any."""
         sign = self.pattern[self.place]
-        if sign == "\\":
-            after = self.pattern[self.place + 1 : self.place + 2]
-            self.place += 2
-            if (after.isdigit() and after != "0") or after == "k":
-                return "\\"
-            return _ESCAPED_SETS.get(after, None if after.isalpha() else after)
         if sign == "[":
             return self._set()
-        self.place += 1
-        return None if sign in ".^$" else sign
+        if sign != "\\":
+            self.place += 1
+            return None, None if sign in ".^$" else sign
+        after = self.pattern[self.place + 1 : self.place + 2]
+        if (after.isdigit() and after != "0") or after == "k":
+            return "a reference to a group is tried in very many ways", None
+        if after == "Q":
+            return "\\Q hides the pattern behind it; write a backslash before each sign", None
+        coded = _CODED.match(self.pattern, self.place)
+        if coded is not None:
+            self.place = coded.end()
+            digits = next((each for each in coded.groups() if each is not None), None)
+            base = 8 if coded.group("octal") is not None else 16
+            return None, None if digits is None or int(digits, base) > sys.maxunicode else chr(int(digits, base))
+        self.place += 2
+        return None, _ESCAPED_SETS.get(after, None if after.isalpha() else after)
 
-    def _set(self) -> str | None:
+    def _set(self) -> tuple[str | None, str | None]:
         start = self.place
         self.place += 2 if self.pattern[start + 1 : start + 2] == "^" else 1
         if self.pattern[self.place : self.place + 1] == "]":
             self.place += 1
         while self.place < len(self.pattern) and self.pattern[self.place] != "]":
+            if self.pattern[self.place] == "[" or self.pattern.startswith("&&", self.place):
+                return (
+                    "a set inside a set, and &&, are not accepted: write one set, with a backslash before [ and &",
+                    None,
+                )
             self.place += 2 if self.pattern[self.place] == "\\" else 1
         self.place += 1
         inside = self.pattern[start + 1 : self.place - 1]
         try:
-            found = re.compile(f"[{inside}]")
+            with warnings.catch_warnings():
+                # Python foresees sets of sets that Java does not have.
+                warnings.simplefilter("ignore", FutureWarning)
+                found = re.compile(f"[{inside}]")
         except re.error:
-            return None
-        return "".join(chr(code) for code in range(128) if found.match(chr(code)))
+            return None, None
+        return None, "".join(chr(code) for code in range(128) if found.match(chr(code)))
 
 
 def _overlap(one: str | None, other: str | None) -> bool:

@@ -97,10 +97,13 @@ def begin(bins: int, minis: int, settings: FluxSettings | None = None) -> KeyedS
     )
 
 
-def decide_keyed(state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
+def decide_keyed(
+    state: KeyedState, bins: int, settings: FluxSettings, merges: bool, *, urgent: bool = False
+) -> KeyedDecision:
     """What happens to the state in the coming epoch, in which there are so many bins.
 
-    `merges` says that several bins can share the work of one mini-partition.
+    `merges` says that several bins can share the work of one mini-partition; with `urgent` a round ends with what
+    it has collected so far, however short that was.
     """
     state = _fitted(state, bins)
     moves, ends_round = tuple[Move, ...](), False
@@ -109,7 +112,7 @@ def decide_keyed(state: KeyedState, bins: int, settings: FluxSettings, merges: b
         reason = "moves are under way"
     elif not settings.moves:
         reason = "moves are off"
-    elif state.collected.seconds < state.rounds.collect_s:
+    elif state.collected.seconds < state.rounds.collect_s and not (urgent and state.collected.seconds > 0):
         reason = f"collecting for {state.rounds.collect_s - state.collected.seconds:.1f} s more"
     else:
         ends_round = True
