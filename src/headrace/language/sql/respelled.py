@@ -3,7 +3,7 @@
     position(x IN y), substring(x FROM 2 FOR 3), overlay(x PLACING y FROM 2)     calls with commas
     r'a\\d'                                                                       'a\\\\d'
     x LIKE ANY ('a%', 'b%'), x NOT LIKE ALL (...)                                x LIKE 'a%' OR x LIKE 'b%'
-    (a, b) IN ((1, 2), (3, 4))                                                   structs, as Spark reads them
+    (a, b) IN ((1, 2), (3, 4))                                                   structs of the same names
     first(x) IGNORE NULLS                                                        first(x, true)
 
 What only one spelling has is refused here, everything else where the plain form is read.
