@@ -169,3 +169,12 @@ def test_the_first_rows_of_each_window(limit: int | None, ties: bool, wanted: li
         left = pl.concat(finish.head(frame[i::parts]) for i in range(parts))
         found = finish.head(left)
         assert ["".join(sorted(found.filter(pl.col("window_end") == w)["s"])) for w in (1, 2)] == wanted
+
+
+def test_the_rows_after_the_first_of_each_window():
+    frame = pl.DataFrame({"window_end": [1] * 4 + [2] * 2, "x": [9, 5, 5, 1, 7, 6], "s": list("abcdef")})
+    schema = pa.schema([("s", pa.string())])
+    finish = DirectFinish((("s", "s"),), (("x", True, True),), 3, schema, offset=1)
+    for parts in (1, 3):
+        left = pl.concat(finish.head(frame[i::parts]) for i in range(parts))
+        assert finish.table(finish.head(left))["s"].to_pylist() == ["b", "c", "f"]

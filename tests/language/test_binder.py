@@ -408,6 +408,16 @@ def test_using_is_an_equality_of_which_one_column_remains(how: str, streams: Map
     assert (using.root, using.finish) == (on.root, on.finish)
 
 
+def test_rows_of_values_in_a_list_are_structs(streams: Mapping[str, Stream]) -> None:
+    query = bind_query("q", "SELECT src FROM packets WHERE (port, src) IN ((1, 'a'), (2, 'b'))", streams)
+    assert isinstance(query.root, Scan)
+    assert query.root.where is not None
+    assert query.root.where.sql == (
+        "NAMED_STRUCT('col1', packets.port, 'col2', packets.src) "
+        "IN (NAMED_STRUCT('col1', 1, 'col2', 'a'), NAMED_STRUCT('col1', 2, 'col2', 'b'))"
+    )
+
+
 def test_star_after_using_begins_with_what_both_sides_share(streams: Mapping[str, Stream]) -> None:
     query = bind_query("q", "SELECT * FROM flows a [RANGE 1 s] JOIN flows b [RANGE 1 s] USING (src, d)", streams)
     assert [output.name for output in query.finish.outputs] == [

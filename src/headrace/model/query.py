@@ -223,7 +223,8 @@ class OrderKey:
 class Finish:
     """What turns the root operator's rows into results: HAVING, the SELECT list, ORDER BY and LIMIT per window.
 
-    With `ties`, LIMIT keeps as well every row whose ORDER BY keys equal those of the last row within the limit.
+    With `ties`, LIMIT keeps as well every row whose ORDER BY keys equal those of the last row within the limit. With an
+    `offset` the first rows are left out; `limit` counts them, too.
     """
 
     outputs: tuple[Output, ...]
@@ -232,8 +233,11 @@ class Finish:
     limit: int | None = None
     distinct: bool = False
     ties: bool = False
+    offset: int = 0
 
     def __post_init__(self) -> None:
+        if self.offset and (self.limit is None or self.ties):
+            raise ValueError("OFFSET goes with LIMIT, and without TIES")
         if self.ties and (self.limit is None or not self.order_by):
             raise ValueError("WITH TIES goes with ORDER BY and LIMIT")
 

@@ -15,6 +15,10 @@ WINDOW = "[WINDOW 60 s SLIDE 20 s]"
 QUERIES = {
     "top": f"SELECT s, COUNT(*) AS n, SUM(l) AS v FROM r {WINDOW} GROUP BY s ORDER BY v DESC NULLS LAST LIMIT 3",
     "top_by_sql": f"SELECT s, COUNT(*) + 0 AS n FROM r {WINDOW} GROUP BY s ORDER BY SUM(l) DESC NULLS LAST LIMIT 3",
+    "page": f"SELECT s, COUNT(*) AS n, SUM(l) AS v FROM r {WINDOW} GROUP BY s ORDER BY v DESC NULLS LAST"
+    " LIMIT 3 OFFSET 2",
+    "page_by_sql": f"SELECT s, COUNT(*) + 0 AS n FROM r {WINDOW} GROUP BY s ORDER BY SUM(l) DESC NULLS LAST"
+    " LIMIT 3 OFFSET 2",
     "filtered": f"SELECT k, COUNT(*) AS n FROM r {WINDOW} WHERE i > 100 AND s IS NOT NULL GROUP BY k"
     " HAVING COUNT(*) > 2",
     "distinct": f"SELECT DISTINCT COUNT(*) > 3 AS many FROM r {WINDOW} GROUP BY k",
@@ -37,7 +41,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, A
     return home, admit(tables, 20).rows
 
 
-def ranked(rows: Any, select: str) -> list[tuple[Any, ...]]:
+def ranked(rows: Any, select: str, first: int = 1, last: int = 3) -> list[tuple[Any, ...]]:
     found = expected(rows, "s, count(*) AS n, sum(l) AS v", "s", 60, 20, False)
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
@@ -45,7 +49,7 @@ def ranked(rows: Any, select: str) -> list[tuple[Any, ...]]:
     connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", found)
     order = "ORDER BY v DESC NULLS LAST"
     return connection.execute(
-        f"SELECT a, z, {select} FROM t QUALIFY row_number() OVER (PARTITION BY z {order}) <= 3"
+        f"SELECT a, z, {select} FROM t QUALIFY row_number() OVER (PARTITION BY z {order}) BETWEEN {first} AND {last}"
     ).fetchall()
 
 
@@ -55,6 +59,11 @@ def test_the_first_rows_of_each_window(world: tuple[Path, Any]) -> None:
 
 def test_the_first_rows_of_each_window_when_spark_finishes(world: tuple[Path, Any]) -> None:
     assert_same(results(world[0] / "top_by_sql"), ranked(world[1], "s, n"))
+
+
+def test_the_rows_after_the_first_of_each_window(world: tuple[Path, Any]) -> None:
+    assert_same(results(world[0] / "page"), ranked(world[1], "s, n, v", 3, 5))
+    assert_same(results(world[0] / "page_by_sql"), ranked(world[1], "s, n", 3, 5))
 
 
 def test_where_and_having(world: tuple[Path, Any]) -> None:

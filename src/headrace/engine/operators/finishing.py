@@ -66,7 +66,7 @@ def direct_finish(query: Query) -> DirectFinish | None:
     if len({name.lower() for name, _ in plain}) < len(plain):
         return None
     schema = pa.schema([(name, types[source]) for name, source in plain])
-    return DirectFinish(tuple(plain), tuple(keys), finish.limit, schema, finish.ties)
+    return DirectFinish(tuple(plain), tuple(keys), finish.limit, schema, finish.ties, finish.offset)
 
 
 def answer_columns(query: Query) -> tuple[Column, ...]:
@@ -125,7 +125,7 @@ def spark_finish(answers: DataFrame, finish: Finish) -> DataFrame:
             order += [field.name for field in rows.schema.fields if field.dataType.typeName() not in _UNORDERED]
         place = "rank()" if finish.ties else "row_number()"
         over = f"{place} OVER (PARTITION BY {window} ORDER BY {', '.join(order)}) AS _rank"
-        rows = rows.selectExpr("*", over).filter(f"_rank <= {finish.limit}")
+        rows = rows.selectExpr("*", over).filter(f"_rank > {finish.offset} AND _rank <= {finish.limit}")
     return rows.selectExpr(*(f"{sql} AS `{name}`" for name, sql in outputs))
 
 

@@ -70,6 +70,7 @@ def _finish(query: Query) -> DirectFinish:
         finish.limit,
         schema,
         finish.ties,
+        finish.offset,
     )
 
 

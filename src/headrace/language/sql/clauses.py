@@ -15,6 +15,7 @@ _REASONS = {
     "having": ("HAVING cannot stand here", "use WHERE, or aggregate in the outermost SELECT"),
     "order": ("ORDER BY cannot stand here", "order the results of the outermost SELECT"),
     "limit": ("LIMIT cannot stand here", "limit the results of the outermost SELECT"),
+    "offset": ("OFFSET cannot stand here", "limit the results of the outermost SELECT"),
     "distinct": ("DISTINCT cannot stand here", "use GROUP BY or DISTINCT in the outermost SELECT"),
 }
 

@@ -12,7 +12,7 @@ from headrace.language.sql.names import Scope
 from headrace.language.sql.relation import Take
 from headrace.language.sql.report import Fault
 from headrace.language.sql.spark_text import Key, leaf, rebuilt, spark_text
-from headrace.model import Aggregate, DataType, Kind
+from headrace.model import Aggregate, DataType, Kind, result_type
 
 __all__ = ["Columns", "refuse_void"]
 
@@ -89,7 +89,7 @@ def refuse_void(type_: DataType, at: exp.Expr) -> None:
 
 def _with_type(call: AggregateCall, at: exp.Expr) -> tuple[AggregateCall, DataType]:
     """An aggregate of NULL over the type that Spark gives it; raises Fault where Spark gives none."""
-    if call.takes in ("plain", "integer"):
-        refuse_void(DataType(Kind.NULL), at)
     type_ = DataType(Kind.BOOLEAN if call.takes == "condition" else Kind.DOUBLE)
+    if type_.kind is not Kind.BOOLEAN:
+        refuse_void(result_type(call.function, DataType(Kind.NULL)), at)
     return replace(call, argument=exp.cast(exp.Null(), str(type_))), type_

@@ -180,7 +180,7 @@ class FromBinder:
             return Projection(results, alias, {key[1]: (leaf(*key), type_) for key, type_ in results.columns.items()})
         refuse_clauses(
             query,
-            ("group", "having", "order", "limit", "distinct"),
+            ("group", "having", "order", "limit", "offset", "distinct"),
             "a subquery in FROM filters and projects, or groups by window(ts, '1 minute')",
         )
         scope = Scope(source.relation.columns)

@@ -24,12 +24,13 @@ def _table(rows: Mapping[str, str]) -> dict[type[exp.Expr], frozenset[str]]:
 
 # Kinds of nodes -> the arguments somebody reads.
 ACCEPTED: dict[type[exp.Expr], frozenset[str]] = _table({
-    "Select": "expressions from_ joins where group having order limit distinct with_",
+    "Select": "expressions from_ joins where group having order limit offset distinct with_",
     "From Where Having": "this",
     "Group": "expressions all",
     "Order": "expressions",
     "Ordered": "this desc nulls_first",
     "Limit": "expression limit_options",
+    "Offset": "expression",
     "LimitOptions": "with_ties",
     "Distinct": "expressions",
     "With": "expressions",
@@ -90,7 +91,6 @@ _SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
     ("*", "laterals"): ("LATERAL VIEW makes several rows out of one", "unfold rows before they enter the stream"),
     ("*", "hint"): ("hints are not accepted", "the engine chooses how a query runs"),
     ("*", "into"): ("SELECT INTO is not accepted", "name a sink in the pipeline file"),
-    ("*", "offset"): ("OFFSET is not accepted", "use ORDER BY with LIMIT"),
     ("*", "qualify"): ("QUALIFY is not accepted", "use HAVING, or ORDER BY with LIMIT"),
     ("*", "windows"): (
         "a WINDOW clause defines windows for OVER, which is not accepted",
@@ -129,6 +129,7 @@ _SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
     ("Table", "joins"): ("parentheses around a join are not accepted", "write the joins one after the other"),
     ("Union", "by_name"): ("UNION ALL BY NAME is not accepted", "UNION ALL goes by position"),
     ("Union", "order"): ("UNION ALL takes no ORDER BY", "order the results of the outermost SELECT"),
+    ("Union", "offset"): ("UNION ALL takes no OFFSET", "limit the results of the outermost SELECT"),
     ("Union", "limit"): ("UNION ALL takes no LIMIT", "limit the results of the outermost SELECT"),
     ("Star", "replace"): ("* REPLACE is not accepted", "name the columns"),
     ("Star", "rename"): ("* RENAME is not accepted", "name the columns"),

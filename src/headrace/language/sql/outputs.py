@@ -27,14 +27,21 @@ def check_names(items: Sequence[SelectItem], report: Report) -> None:
             )
 
 
-def read_limit(select: exp.Select) -> int | None:
-    """The number after LIMIT; raises Fault when it is not one."""
-    clause = select.args.get("limit")
-    if clause is None:
-        return None
-    value = clause.expression if isinstance(clause, exp.Limit) else None
+def read_limit(select: exp.Select) -> tuple[int | None, int]:
+    """How many rows LIMIT and OFFSET reach, and how many of these OFFSET leaves out; raises Fault."""
+    limit, offset = select.args.get("limit"), select.args.get("offset")
+    if offset is not None and (limit is None or keeps_ties(select)):
+        raise Fault("OFFSET goes with ORDER BY and LIMIT, without TIES", offset, "write ORDER BY n LIMIT 10 OFFSET 10")
+    if limit is None:
+        return None, 0
+    skipped = 0 if offset is None else _whole(offset, "OFFSET")
+    return _whole(limit, "LIMIT") + skipped, skipped
+
+
+def _whole(clause: exp.Expr, name: str) -> int:
+    value = clause.expression if isinstance(clause, (exp.Limit, exp.Offset)) else None
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdecimal() or len(value.this) > 9:
-        raise Fault("LIMIT takes a whole number", clause, "write LIMIT 10")
+        raise Fault(f"{name} takes a whole number", clause, f"write {name} 10")
     return int(value.this)
 
 

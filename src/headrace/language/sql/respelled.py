@@ -3,7 +3,7 @@
     position(x IN y), substring(x FROM 2 FOR 3), overlay(x PLACING y FROM 2)     calls with commas
     r'a\\d'                                                                       'a\\\\d'
     x LIKE ANY ('a%', 'b%'), x NOT LIKE ALL (...)                                x LIKE 'a%' OR x LIKE 'b%'
-    (a, b) IN ((1, 2), (3, 4))                                                   structs, as Spark reads them
+    (a, b) IN ((1, 2), (3, 4))                                                   structs of the same names
     first(x) IGNORE NULLS                                                        first(x, true)
 
 What only one spelling has is refused here, everything else where the plain form is read.
@@ -71,8 +71,9 @@ def _respelled(node: exp.Expr) -> exp.Expr:
         patterns = _patterns(node.expression)
         return node if patterns is None else _each(node, *patterns)
     if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)) and _may_ignore(node.this):
-        node.this.append("expressions", exp.Boolean(this=isinstance(node, exp.IgnoreNulls)))
-        return node.this
+        call: exp.Expr = node.this
+        call.append("expressions", exp.Boolean(this=isinstance(node, exp.IgnoreNulls)))
+        return call
     if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.expressions:
         width = len(node.this.expressions)
         for row in node.expressions:

@@ -80,7 +80,7 @@ def _refuse(select: exp.Select, clause: RowsClause, step: StepFunction | None) -
         raise Fault("a function keeps what it likes of its rows", select.args["from_"], "leave ROWS out")
     refuse_clauses(
         select,
-        ("group", "having", "order", "limit", "distinct"),
+        ("group", "having", "order", "limit", "offset", "distinct"),
         "a row window answers on every row" if step is None else "a function's results are what it returns",
         "filter, order and aggregate the results where they are read",
     )

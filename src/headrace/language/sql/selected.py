@@ -21,6 +21,7 @@ _UNBOUNDED = {
     "having": ("HAVING is about groups, and a SELECT without a window has none", "use WHERE"),
     "distinct": ("DISTINCT would have to remember every row of a stream that never ends", _WINDOW),
     "order": ("ORDER BY would have to wait for the end of a stream that never ends", _WINDOW),
+    "offset": ("OFFSET over a stream that never ends leaves out the first rows alone", _WINDOW),
     "limit": ("LIMIT over a stream that never ends has no rows to choose from but the first", _WINDOW),
 }
 

@@ -244,8 +244,9 @@ class _Windowed:
                 having = self._having(replace(scope, grouped=self.keys.keys()))
         order = self._order(scope, outputs)
         limit: int | None = None
+        offset = 0
         with self.report.catching():
-            limit = read_limit(self.select)
+            limit, offset = read_limit(self.select)
         if limit is not None and not order and not self.report.problems:
             self.report.add("LIMIT without ORDER BY keeps arbitrary rows", self.select.args["limit"], "add ORDER BY")
         taken = {output.name.lower() for output in outputs}
@@ -259,7 +260,7 @@ class _Windowed:
             )
         # What ties do without an order is a problem that is told above.
         ties = limit is not None and bool(order) and keeps_ties(self.select)
-        return Finish((*edges, *outputs), having, order, limit, distinct, ties)
+        return Finish((*edges, *outputs), having, order, limit, distinct, ties, offset)
 
     def _having(self, scope: Scope) -> str:
         clause = self.select.args["having"]
