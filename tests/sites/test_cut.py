@@ -133,6 +133,14 @@ def test_a_received_stream_has_a_time_that_no_clock_of_the_receiver_judges() -> 
     assert {link.id for link in parts["hub"].receives} == {parts[s].sends[0].id for s in ("paris", "rome")}
 
 
+def test_links_of_sites_that_send_to_each_other_say_so() -> None:
+    parts = cut(pipeline(APART, q=SUM, j=JOIN), Where({"q": "hub", "j": "paris"}, ALL))
+    told = {(link.sender, link.receiver, link.back) for part in parts.values() for link in part.sends}
+    assert told == {
+        ("paris", "hub", False), ("rome", "hub", False), ("rome", "paris", False), ("paris", "paris", True),
+    }  # fmt: skip
+
+
 def test_each_site_reads_its_own_place_and_keeps_its_own_state() -> None:
     parts = cut(pipeline(APART, q=SUM), Where({"q": "hub"}, ALL))
     source = parts["rome"].pipeline.streams[0].source

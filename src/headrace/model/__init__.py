@@ -29,7 +29,7 @@ from headrace.model.keyed import (
     Rounds,
 )
 from headrace.model.ledger import Entry
-from headrace.model.link import Link, LinkEpoch, LinkFile, LinkReceipt, LinkSettings
+from headrace.model.link import Link, LinkEnds, LinkEpoch, LinkFile, LinkReceipt, LinkSettings
 from headrace.model.message import DECODINGS, MESSAGE_COLUMNS, PLACE, Decoding
 from headrace.model.moves import Isolate, Move, Split, Stay
 from headrace.model.network import Network
@@ -136,6 +136,7 @@ __all__ = [
     "KeyedState",
     "Kind",
     "Link",
+    "LinkEnds",
     "LinkEpoch",
     "LinkFile",
     "LinkReceipt",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.model.ledger import Entry
 
-__all__ = ["Link", "LinkEpoch", "LinkFile", "LinkReceipt", "LinkSettings"]
+__all__ = ["Link", "LinkEnds", "LinkEpoch", "LinkFile", "LinkReceipt", "LinkSettings"]
 
 # Some minutes of a busy link; a disk that is shared by several must have room for it.
 DEFAULT_LIMIT_BYTES = 10_000_000_000
@@ -29,7 +29,8 @@ class LinkSettings:
 class Link:
     """The results of query `query` of one site, which are rows of stream `stream` at another.
 
-    `dated` says that its rows have the stream's time; others are dated by the watermark they were sent at.
+    `dated` says that its rows have the stream's time; others are dated by the watermark they were sent at. `back` says
+    that the receiver sends to the sender as well, perhaps by way of others.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Link:
     query: str
     stream: str
     dated: bool = True
+    back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +84,13 @@ class LinkReceipt:
     receiver: str
     sender: str
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnds:
+    """The links that begin and end at a site, and where they are; a pipeline that runs at one site has none."""
+
+    path: str = ""
+    sends: tuple[Link, ...] = ()
+    receives: tuple[Link, ...] = ()
+    limit_bytes: int = DEFAULT_LIMIT_BYTES

@@ -38,7 +38,7 @@ from headrace.model import (
 from headrace.planning import columns_in_use, place, plan_pipeline
 from headrace.policies.placement import Infeasible
 
-__all__ = ["SitePart", "Where", "cut", "cut_as_placed", "where_placed"]
+__all__ = ["SitePart", "Where", "cut", "cut_as_placed", "parts_to_run", "where_placed"]
 
 # Rows of a link were judged where they were born: no clock of the receiver's finds one too far ahead.
 NEVER_AHEAD_US = 2**61
@@ -68,6 +68,23 @@ class Where:
 def cut_as_placed(pipeline: Pipeline) -> dict[str, SitePart]:
     """The parts of a pipeline that has sites, placed by its strategy; SpecError if there is no placement."""
     return cut(pipeline, where_placed(pipeline))
+
+
+def parts_to_run(pipeline: Pipeline, site: str | None = None) -> dict[str, SitePart]:
+    """By site what a run has to run: the whole pipeline, under no name, if it has no sites; else all its parts, or that
+    of one site, which SpecError says if there is none."""
+    if not pipeline.sites:
+        if site is not None:
+            raise SpecError(f"--site {site}: pipeline '{pipeline.name}' has no sites")
+        return {"": SitePart("", pipeline)}
+    parts = cut_as_placed(pipeline)
+    if site is None:
+        return parts
+    if site not in parts:
+        known = any(each.name == site for each in pipeline.sites)
+        why = "nothing of the pipeline runs there" if known else "there is no such site"
+        raise SpecError(f"--site {site}: {why}; sites that run something: {', '.join(parts)}")
+    return {site: parts[site]}
 
 
 def where_placed(pipeline: Pipeline) -> Where:
@@ -237,8 +254,20 @@ class _Draft:
             queries=tuple(self.queries.get(site, ())), engine=engine, sites=(), network=None, notes=(),
             links=replace(pipeline.links, path=self._links),
         )  # fmt: skip
-        sends = tuple(link for link in self.links if link.sender == site)
-        return SitePart(site, mine, sends, tuple(link for link in self.links if link.receiver == site))
+        links = [replace(link, back=link.sender in self._reached(link.receiver)) for link in self.links]
+        sends = tuple(link for link in links if link.sender == site)
+        return SitePart(site, mine, sends, tuple(link for link in links if link.receiver == site))
+
+    def _reached(self, site: str) -> set[str]:
+        """The sites that something of a site can come to, itself included."""
+        found: set[str] = set()
+        ahead = [site]
+        while ahead:
+            here = ahead.pop()
+            if here not in found:
+                found.add(here)
+                ahead += (link.receiver for link in self.links if link.sender == here)
+        return found
 
 
 def _of_site(source: Source, site: str) -> Source:
