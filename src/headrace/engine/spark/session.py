@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.engine.spark.jvm_output import hidden_output
@@ -16,7 +17,7 @@ from headrace.policies import SETTINGS, Tuning, tuning_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["bin_bytes_from", "build_session", "end_session", "settings_from", "tune", "tuning_from"]
+__all__ = ["bin_bytes_from", "build_session", "end_session", "log_options", "settings_from", "tune", "tuning_from"]
 
 # What every epoch relies on: instants are UTC, errors are errors, SQL reaches declared streams only.
 _REQUIRED = {
@@ -49,7 +50,6 @@ _STATIC = {
     # Hadoop's checksummed local file system starts a process per file it makes; ours and Parquet's checksums remain.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    "spark.log.level": "ERROR",
     # Every tenth batch Spark writes the list of all files that a source has read anew; old lists stay for ten minutes
     # unless it is told otherwise, and there would be sixty of them.
     "spark.sql.streaming.fileSource.log.cleanupDelay": "1min",
@@ -58,6 +58,9 @@ _STATIC = {
     "spark.task.reaper.killTimeout": "60s",
 }
 
+
+_QUIET = Path(__file__).with_name("log4j2.properties")
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 # As Spark reads them.
 _MASTER = re.compile(
@@ -93,6 +96,8 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     }
     name = f"spark.hadoop.{_UMASK}"
     settings[name] = _umask_mode(settings.get(name))
+    if options := log_options(settings, os.environ):
+        settings[_DRIVER_OPTIONS] = options
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
@@ -102,6 +107,20 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
         raise EnvironmentProblem(_why_no_spark(str(error), settings)) from error
     tune(session)
     return session
+
+
+def log_options(settings: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """The driver's Java options, by which Spark logs quietly unless its user has configured its log in any way."""
+    given = settings.get(_DRIVER_OPTIONS, "")
+    home = environment.get("SPARK_HOME")
+    folder = environment.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))
+    configured = (
+        "spark.log.level" in settings
+        or any("log4j" in options for options in (given, environment.get("SPARK_SUBMIT_OPTS", "")))
+        or (folder and any(Path(folder).glob("log4j2.*")))
+    )
+    # Options are split at blanks, which a path may have and its URI has not.
+    return given if configured else f"-Dlog4j2.configurationFile={_QUIET.as_uri()} {given}".strip()
 
 
 def _why_no_spark(report: str, settings: Mapping[str, str]) -> str:
