@@ -59,6 +59,20 @@ def test_an_example_has_no_problem(name: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "ok\n"
 
 
+def test_sites(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = copied("sites", tmp_path)
+    assert _run(["run", str(file), "--once", "--flush"], False) == 0
+    born = pa.concat_tables([packets(spark, file)] * 3)
+    slow = expected(born, "key, median(value)", "key", 60, 60, True, "value > 500")
+    assert_same(results(tmp_path / "out" / "slow"), slow)
+    said = capsys.readouterr().out
+    assert all(f"{site}: epoch" in said for site in ("virginia", "oregon", "dublin", "frankfurt"))
+    assert _run(["status", str(tmp_path / "state" / "frankfurt")], False) == 0
+    told = capsys.readouterr().out
+    assert "from dublin to frankfurt: " in told
+    assert "0 epochs, 0 B and 0 s of event time on the way" in " ".join(told.split())
+
+
 def test_delta(spark: Any, tmp_path: Path) -> None:
     file = copied("delta", tmp_path)
     assert _run(["run", str(file), "--once", "--flush"], False) == 0

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import SpecError
 from headrace.language import load_pipeline
 from headrace.language.pipeline.rates import parse_rate
-from headrace.model import Network, Pipeline, Rate, Site
+from headrace.model import LinkSettings, Network, Pipeline, Rate, Site
 
 STREAMS = """\
 streams:
@@ -138,6 +138,34 @@ def test_one_site_needs_no_network(tmp_path: Path) -> None:
     pipeline = load(tmp_path, "sites: {hub: {proxy: true, streams: [packets]}}\n", streams)
     assert pipeline.network == Network(("hub",), ((0,),))
     assert load(tmp_path, "", streams).network is None
+
+
+LINKED = "sites: {a: {streams: [packets]}, b: {streams: [packets], proxy: true}}\nnetwork: {latency_ms: {a-b: 1}}\n"
+
+
+@pytest.mark.parametrize(
+    ("links", "found"),
+    [
+        pytest.param("links: {path: shared}", ("{}/shared", 10_000_000_000), id="beside the file"),
+        pytest.param("links: {path: 's3a://b/links', limit: 2 GB}", ("s3a://b/links", 2 << 30), id="anywhere"),
+        pytest.param("", (None, 10_000_000_000), id="beside the state unless said"),
+    ],
+)
+def test_where_links_are(links: str, found: tuple[str | None, int], tmp_path: Path) -> None:
+    settings = load(tmp_path, f"{LINKED}{links}\n").links
+    path, limit = found
+    assert settings == LinkSettings(path and path.format(tmp_path.resolve()), limit)
+
+
+def test_mistakes_in_links_are_said(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        load(tmp_path, f"{LINKED}links: {{limit: plenty, kafka: x}}\n")
+    assert [problem.message for problem in error.value.problems] == [
+        "unknown key 'kafka' in links",
+        "links.limit should be a size, not 'plenty'",
+    ]
+    with pytest.raises(SpecError, match="links without sites"):
+        load(tmp_path, "links: {path: x}\n", STREAMS.replace("{site}", "a"))
 
 
 SITES = "sites: {kansas_city: {streams: [packets]}, new_york: {streams: [packets], proxy: true}, x: {node: %s}}\n"

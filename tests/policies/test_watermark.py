@@ -58,6 +58,31 @@ def test_clock_advances(before: StreamClock, seen: tuple[int, int] | None, after
     assert advance_clock(before, stream(lateness_us=5), seen, listened_us=99) == after
 
 
+@pytest.mark.parametrize(
+    ("before", "seen", "mark", "after"),
+    [
+        pytest.param(
+            StreamClock(), (10, 30), None, StreamClock(10, 30, None, 99), id="rows without a mark are no time"
+        ),
+        pytest.param(StreamClock(), None, 20, StreamClock(None, None, 20, 99), id="a mark without rows is"),
+        pytest.param(
+            StreamClock(10, 30, 20, 50), (25, 90), 40, StreamClock(10, 90, 40, 99), id="rows may be ahead of the mark"
+        ),
+        pytest.param(
+            StreamClock(10, 30, 20, 50), None, 20, StreamClock(10, 30, 20, 50), id="a mark that stays is silent"
+        ),
+        pytest.param(
+            StreamClock(10, 30, 70, 50), None, 40, StreamClock(10, 30, 70, 50), id="an idle decision was ahead of it"
+        ),
+    ],
+)
+def test_a_stream_that_is_told_its_watermark_follows_it(
+    before: StreamClock, seen: tuple[int, int] | None, mark: int | None, after: StreamClock
+):
+    assert advance_clock(before, stream(lateness_us=5), seen, 99, {"s": mark}) == after
+    assert advance_clock(before, stream(lateness_us=5), seen, 99, {"other": mark}) != after or seen is None
+
+
 epochs = st.lists(
     st.none() | st.tuples(st.integers(-100, 100), st.integers(0, 50)).map(lambda p: (p[0], p[0] + p[1])), max_size=8
 )

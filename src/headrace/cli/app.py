@@ -83,7 +83,7 @@ def run(
     spec: Spec,
     once: Annotated[bool, typer.Option("--once", help="Use all rows that are there now, then stop.")] = False,
     flush: Annotated[bool, typer.Option("--flush", help="With --once: close the open windows too.")] = False,
-    site: Annotated[str | None, typer.Option(help="Run the part of one site.")] = None,
+    site: Annotated[str | None, typer.Option(help="Run the part of one site, on its own Spark.")] = None,
     master: Master = None,
     conf: Conf = None,
     as_json: Annotated[
@@ -96,23 +96,37 @@ def run(
     if flush and not once:
         raise SpecError("--flush closes windows when a run ends by itself; use it with --once")
     settings = _settings(conf)
-    examined = examine(spec, settings)
+    examined = examine(spec, settings, site=site)
     pipeline = examined.sound()
-    if site is not None:
-        raise SpecError(f"--site {site}: running a pipeline on several sites is not part of this version")
-    if apart := pipeline.born_apart:
-        raise SpecError(f"{apart}: running a pipeline on several sites is not part of this version")
     from headrace.cli.running import run_pipeline
+    from headrace.cli.running_sites import run_sites
+    from headrace.sites import ends_of, parts_to_run
 
+    parts = parts_to_run(pipeline, site)
+    if len(parts) > 1:
+        run_sites(
+            pipeline,
+            parts,
+            once=once,
+            flush=flush,
+            master=master,
+            conf=settings,
+            as_json=as_json,
+            notes=examined.notes,
+        )
+        return
+    ((place, part),) = parts.items()
+    ends = ends_of(part)
     run_pipeline(
-        pipeline,
+        part.pipeline,
         once=once,
         flush=flush,
         master=master,
         conf=settings,
-        spec=None if once else spec,
+        spec=None if once or ends.sends or ends.receives else spec,
         as_json=as_json,
-        notes=examined.notes,
+        notes=(*examined.notes, *([f"this is site {place}"] if place else [])),
+        ends=ends,
     )
 
 

@@ -18,6 +18,7 @@ from headrace.model import Pipeline, Query, Step
 from headrace.planning import place, plan_pipeline, plan_query
 from headrace.policies import tuning_of
 from headrace.policies.placement import Infeasible
+from headrace.sites import parts_to_run
 
 __all__ = ["Examined", "examine", "make_importable", "why_missing"]
 
@@ -88,8 +89,13 @@ class Examined:
         return self.pipeline
 
 
-def examine(spec: Path, conf: Mapping[str, str] | None = None, spark: bool = False) -> Examined:
-    """What `check` says of a file, and `run` before it starts; with `spark` also what Spark says of the expressions."""
+def examine(
+    spec: Path, conf: Mapping[str, str] | None = None, spark: bool = False, site: str | None = None
+) -> Examined:
+    """What `check` says of a file, and `run` before it starts; with `spark` also what Spark says of the expressions.
+
+    With `site` only what that site needs must be there.
+    """
     problems: list[Problem] = []
     notes: list[str] = []
 
@@ -105,8 +111,6 @@ def examine(spec: Path, conf: Mapping[str, str] | None = None, spark: bool = Fal
     except SpecError as error:
         return Examined(None, error.problems)
     notes += pipeline.notes
-    if apart := pipeline.born_apart:
-        notes.append(f"{apart}; `run` does not run several sites in this version")
     settings = {**dict(pipeline.engine.conf), **(conf or {})}
     make_importable(spec)
     problems += lacking_packages(pipeline.queries)
@@ -129,7 +133,12 @@ def examine(spec: Path, conf: Mapping[str, str] | None = None, spark: bool = Fal
                     said, file=str(spec), line=line_of(spec, "placement"), hint="allow more in placement.max_latency"
                 )
             )
-    for found in look_around(pipeline, settings):
+    around = pipeline
+    if (pipeline.network is not None or site is not None) and not problems:
+        with noting():
+            parts = parts_to_run(pipeline, site)
+            around = pipeline if site is None else parts[site].pipeline
+    for found in look_around(around, settings):
         problem = replace(found.problem, file=str(spec), line=line_of(spec, *found.keys))
         notes.append(str(problem)) if found.note else problems.append(problem)
     if spark and not problems:

@@ -20,7 +20,7 @@ from headrace.cli.stopping import Stopped, Stopping
 from headrace.engine import Hooks, Manifest, Run, build_session, describe, session_settings, start
 from headrace.errors import EngineError, SpecError
 from headrace.hiding import hide
-from headrace.model import EpochDecision, Pipeline
+from headrace.model import EpochDecision, LinkEnds, Pipeline
 from headrace.planning import plan_query
 
 __all__ = ["run_pipeline"]
@@ -95,8 +95,11 @@ def run_pipeline(
     spec: Path | None = None,
     as_json: bool = False,
     notes: Sequence[str] = (),
+    ends: LinkEnds | None = None,
 ) -> Manifest:
     """Runs until it ends by itself or is stopped; gives the last manifest. Edits of `spec` are taken over.
+
+    `ends` are the links of the site that this is the part of.
 
     EngineError, once the other queries have finished, if some have failed.
     """
@@ -105,8 +108,6 @@ def run_pipeline(
     watcher: _Watcher = JsonLog(root) if as_json else _Shown(root)
     for note in notes:
         watcher.note(note)
-    if pipeline.sites:
-        watcher.note("sites, network and placement are checked, and everything runs here")
     manifest: Manifest | None = None
     rereading = (
         None if spec is None else Rereading(spec, pipeline, watcher.note, lambda edited: examine(edited, conf).sound())
@@ -123,7 +124,7 @@ def run_pipeline(
             hooks = Hooks(
                 on_decision=watcher.decision, on_epoch=watcher.epoch, on_note=watcher.note, on_replayed=leave_if_asked
             )
-            run = start(pipeline, spark, once=once, flush=flush, hooks=hooks)
+            run = start(pipeline, spark, once=once, flush=flush, hooks=hooks, ends=ends)
             try:
                 ended = _ended_by_itself(run, stopping, rereading)
             finally:

@@ -174,6 +174,22 @@ def schedule_lines(decision: dict[str, Any]) -> list[str]:
     return lines
 
 
+def link_lines(status: dict[str, Any]) -> list[str]:
+    """How far each link is, and what is on its way.
+
+    >>> link = {"link": "r_1", "from": "rome", "to": "hub", "sent_epoch": 7, "received_epoch": 5, "waiting_epochs": 2,
+    ...         "waiting_bytes": 3_400_000, "lag_us": 20_000_000}
+    >>> link_lines({"links": [link]})
+    ['link r_1 from rome to hub: sent epoch 7, received epoch 5; 2 epochs, 3.4 MB and 20 s of event time on the way']
+    """
+    return [
+        f"link {each['link']} from {each['from']} to {each['to']}: sent epoch {each['sent_epoch']}, received epoch "
+        f"{each['received_epoch']}; {each['waiting_epochs']} epochs, {format_bytes(each['waiting_bytes'])} and "
+        f"{format_duration(each['lag_us'] or 0)} of event time on the way"
+        for each in status.get("links", ())
+    ]
+
+
 def live_view(status: dict[str, Any], *, with_epoch: bool = True) -> Group:
     """Streams, queries and the last epoch."""
     if status["epoch"] < 0:
@@ -225,7 +241,7 @@ def show_status(status: dict[str, Any]) -> None:
     console.print(live_view(status))
     if status["synopses"]:
         console.print(_synopses(status))
-    for line in (*join_lines(status), *keyed_lines(status), *shedding_lines(status)):
+    for line in (*link_lines(status), *join_lines(status), *keyed_lines(status), *shedding_lines(status)):
         console.print(line, markup=False, highlight=False)
     last = next((d for d in reversed(status["decisions"]) if decided(d, "schedule")), None)
     for line in schedule_lines(last) if last else ():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.changes import Parts, SinkFunctions, is_over
 from headrace.engine.construct import Built, Judged, build_epochs, judge_pipeline, launch
+from headrace.engine.links.links import Links, open_links
 from headrace.engine.operators.port import StepFunctions
 from headrace.engine.replay import Replayed, Replaying
 from headrace.engine.run import Run
@@ -17,7 +18,7 @@ from headrace.engine.sinks.choose import open_sink, refuse_clashes, refuse_later
 from headrace.engine.sources.coming import ComingRows
 from headrace.engine.sources.file_log import FileLog
 from headrace.engine.sources.intake import IntakeControl, intake_before, read_with_intake, streams_with_intake
-from headrace.engine.sources.read import unite
+from headrace.engine.sources.read import LINKS, sources_of, unite
 from headrace.engine.spark.connectors import check_connectors
 from headrace.engine.spark.secrets import remember_options
 from headrace.engine.spark.session import settings_from, tune, tuning_from
@@ -35,7 +36,7 @@ from headrace.engine.watch.metrics import MetricsPage
 from headrace.engine.watch.metrics_server import MetricsServer
 from headrace.errors import Problem, SpecError
 from headrace.hiding import hide
-from headrace.model import Pipeline, SettingTerms, Stream
+from headrace.model import LinkEnds, Pipeline, SettingTerms, Stream
 from headrace.planning import columns_in_use, plan_query
 from headrace.units import SECOND_US
 
@@ -59,25 +60,30 @@ def start(
     once: bool = False,
     flush: bool = False,
     hooks: Hooks | None = None,
+    ends: LinkEnds | None = None,
 ) -> Run:
-    """Starts a pipeline from where its checkpoint ends."""
+    """Starts a pipeline from where its checkpoint ends; `ends` are the links of the site that it is the part of."""
     pipeline, root = _prepared(pipeline, spark, checkpoint)
     settings = setting_terms(pipeline.engine, settings_from(spark))
     hooks = (hooks or Hooks()).without_secrets()
     sources = dict(frames or {})
     paced = streams_with_intake(pipeline.streams, tuple(sources), once)
+    point = Checkpoint(_open_storage(root, spark))
+    links = open_links(ends or LinkEnds(), pipeline, spark, point, hooks)
+    sources |= links.receiving.frames(spark)
+    hooks, given = hooks.watched_by(lambda decision: None, links.committed), dict(sources)
     judged = judge_pipeline(pipeline, spark, sources)
     if pipeline.queries and not judged.queries:
         raise SpecError(Problem(text) for text in judged.refused.values())
-    point = Checkpoint(_open_storage(root, spark))
     refuse_clashes(replace(pipeline, queries=judged.queries), point.storage.root, spark)
-    manifest = point.open(_bins(pipeline, spark), {stream.name: _origin(stream) for stream in pipeline.streams})
+    manifest = point.open(_bins(pipeline, spark), _origins(pipeline, sources))
     with ExitStack() as failing:
         failing.callback(point.close)
         io = choose_io(spark, point)
         verify_state(io, manifest)
+        links.begin(manifest)
         starting = _Starting(
-            pipeline, spark, judged, settings, point, io, frames or {}, functions or {}, steps or {}, hooks
+            pipeline, spark, judged, settings, point, io, given, sources, functions or {}, steps or {}, hooks, links
         )
         page = MetricsPage()
         # An epoch that was begun ends first, as it was decided; the pipeline of now goes on from there.
@@ -91,7 +97,7 @@ def start(
         if replayed.unfinished is not None:
             built.epochs.flush(replayed.unfinished.reason)
         server = _serve(pipeline, page, failing)
-        launched = partial(launch, pipeline.name, point, built.epochs, _every_ms(pipeline, once))
+        launched = partial(launch, pipeline.name, point, built.epochs, _every_ms(pipeline, once), links)
         query = launched(united)
         failing.pop_all()
     parts = Parts(
@@ -109,7 +115,7 @@ def start(
 def _prepared(pipeline: Pipeline, spark: SparkSession, checkpoint: str | None) -> tuple[Pipeline, str]:
     """Gets Spark ready for a pipeline, which is given back with the root of its checkpoint; SpecError if it cannot."""
     if apart := pipeline.born_apart:
-        raise SpecError(f"{apart}: running a pipeline on several sites is not part of this version")
+        raise SpecError(f"{apart}: `headrace run` runs the part of each; one run cannot read them all")
     remember_options(pipeline)
     tune(spark)
     prepare_executors(spark.sparkContext)
@@ -160,15 +166,17 @@ class _Starting:
     settings: SettingTerms
     point: Checkpoint
     io: StateIo
-    frames: Mapping[str, DataFrame]
+    frames: Mapping[str, DataFrame]  # that need not be read: the caller's, and those of links
+    reading: Mapping[str, DataFrame]  # all of them
     functions: SinkFunctions
     steps: StepFunctions
     hooks: Hooks
+    links: Links
 
     def replay(self, last: Manifest | None, hooks: Hooks) -> Replayed:
         """Runs the epoch after the last manifest as it was decided, if it was."""
         return Replaying(
-            self.pipeline, self.spark, self.point, self.io, dict(self.frames), self.functions, self.steps, hooks
+            self.pipeline, self.spark, self.point, self.io, self.frames, self.functions, self.steps, hooks, self.links
         ).run(last)
 
     def standing(self, replayed: Replayed) -> Standing:
@@ -197,7 +205,7 @@ class _Starting:
         self, standing: Standing, paced: tuple[Stream, ...], once: bool, page: MetricsPage
     ) -> tuple[IntakeControl, Built]:
         """Epochs that can run, and the control of how much the paced streams give to each."""
-        names = [stream.name for stream in standing.streams]
+        names = sources_of(standing.streams, self.reading)
         log = FileLog(self.point.storage, names, self.spark)
         coming = ComingRows(self.point.storage, names, log)
         trigger_s = 0.0 if once else self.pipeline.engine.trigger_us / SECOND_US
@@ -205,9 +213,18 @@ class _Starting:
         hooks = self.hooks.watched_by(page.decided, page.committed, intake.committed)
         built = build_epochs(
             self.spark, self.point, self.io, standing, self.settings, self.judged.corrupt, self.steps,
-            intake.intake if paced else None, once, coming.of, hooks,
+            intake.intake if paced else None, once, coming.of, hooks, self.links,
         )  # fmt: skip
         return intake, built
+
+
+def _origins(pipeline: Pipeline, sources: Mapping[str, DataFrame]) -> dict[str, str]:
+    """What Spark's log of offsets is about."""
+    streams = {stream.name: stream for stream in pipeline.streams}
+    return {
+        "links" if name == LINKS else name: "other sites" if name == LINKS else _origin(streams[name])
+        for name in sources_of(pipeline.streams, sources)
+    }
 
 
 def _origin(stream: Stream) -> str:

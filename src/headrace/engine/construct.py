@@ -11,6 +11,7 @@ from headrace.engine.clocks import EpochClock
 from headrace.engine.deciding import Deciding
 from headrace.engine.epoch import Epoch
 from headrace.engine.epochs import Epochs
+from headrace.engine.links.links import Links
 from headrace.engine.operators.aggregates import AggregateOperator
 from headrace.engine.operators.answering import Answering
 from headrace.engine.operators.join import JoinOperator
@@ -97,6 +98,7 @@ def build_epochs(
     once: bool,
     coming: Callable[[int], Mapping[str, Batch]],
     hooks: Hooks,
+    links: Links,
 ) -> Built:
     """Epochs from where the engine stands; SpecError or StateError if a query cannot run."""
     tuning, trigger_s = tuning_of(settings.tuning), settings.trigger_us / SECOND_US
@@ -114,21 +116,24 @@ def build_epochs(
     for operator in operators:
         operator.check(Checked(standing.workload.flows, standing.manifest.nodes, steps))
     absorbing = Absorbing(io, point.state_folder, point.bins, operators, corrupt, trial, hooks.probe)
-    deciding = Deciding(settings, point, operators, EpochClock(hooks.reading, hooks.on_note))
+    clock = EpochClock(hooks.reading, hooks.on_note)
+    deciding = Deciding(settings, point, operators, clock, links.receiving.marks)
     epoch = Epoch(standing, deciding, point, io, operators, absorbing, corrupt, hooks, lambda: jobs_started(spark))
     return Built(Epochs(epoch, intake), operators, shedding)
 
 
-def launch(name: str, point: Checkpoint, epochs: Epochs, every_ms: int | None, united: United) -> StreamingQuery:
+def launch(
+    name: str, point: Checkpoint, epochs: Epochs, every_ms: int | None, links: Links, united: United
+) -> StreamingQuery:
     """Spark's query that brings batches to epochs, from where its log ends: every so often, or once all there is."""
-    writer = united.rows.writeStream.foreachBatch(_batch_runner(epochs, united)).queryName(f"headrace-{name}")
+    writer = united.rows.writeStream.foreachBatch(_batch_runner(epochs, united, links)).queryName(f"headrace-{name}")
     writer = writer.option("checkpointLocation", f"{for_spark(point.storage.root)}/spark")
     if every_ms is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
 
 
-def _batch_runner(epochs: Epochs, united: United) -> Callable[[DataFrame, int], None]:
+def _batch_runner(epochs: Epochs, united: United, links: Links) -> Callable[[DataFrame, int], None]:
     tuned: set[int] = set()
 
     def run(batch: DataFrame, number: int) -> None:
@@ -138,6 +143,6 @@ def _batch_runner(epochs: Epochs, united: United) -> Callable[[DataFrame, int], 
             tune(batch.sparkSession)
             batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
             tuned.add(number)
-        epochs.run(united.by_stream(batch), number)
+        epochs.run(united.by_stream(links.joined(batch, number, united, epochs)), number)
 
     return run

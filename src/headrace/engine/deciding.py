@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.engine.clocks import EpochClock
 from headrace.engine.operators.port import Ask, Decided, Operator
@@ -21,9 +21,15 @@ class Deciding:
     """Makes one decision after the other; remembers the last, and which file describes the workload."""
 
     def __init__(
-        self, settings: SettingTerms, checkpoint: Checkpoint, operators: Sequence[Operator], clock: EpochClock
+        self,
+        settings: SettingTerms,
+        checkpoint: Checkpoint,
+        operators: Sequence[Operator],
+        clock: EpochClock,
+        marks: Callable[[int], Mapping[str, int | None]],
     ) -> None:
         self._settings, self._checkpoint, self._operators, self._clock = settings, checkpoint, operators, clock
+        self._marks = marks
         self._last: EpochDecision | None = None
         self._described: tuple[Workload, int] | None = None
 
@@ -54,6 +60,7 @@ class Deciding:
             epoch, batch, now.wall_us, epoch, tuple(sorted(standing.live)), idle, flush, decided.nodes, intake,
             now.listened_us, standing.admissions(decided.keep, epoch, decided.buckets, decided.keyed),
             self._describe(standing, epoch),
+            {} if flush is not None else self._marks(batch),
         )  # fmt: skip
 
     def _describe(self, standing: Standing, epoch: int) -> int:

@@ -105,7 +105,8 @@ class Epoch:
             for stream in standing.streams:
                 count = progress.absorbed.counts.get(stream.name)
                 seen = None if count is None else count.span_us
-                clocks[stream.name] = advance_clock(clocks[stream.name], stream, seen, decision.listened_us)
+                told = decision.listened_us, decision.marks
+                clocks[stream.name] = advance_clock(clocks[stream.name], stream, seen, *told)
             idle = [each.stream for each in decision.idle if clocks[each.stream].heard_us != decision.listened_us]
             progress.clocks = follow_others(clocks, idle, standing.read_together)
             self._end_if_flushed(progress, [stream.name for stream in standing.streams])

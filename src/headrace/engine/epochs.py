@@ -44,6 +44,11 @@ class Epochs:
         return self._epoch.standing.manifest
 
     @property
+    def leaves(self) -> bool:
+        """Whether no other batch will run here."""
+        return self._stopping or self._replaced
+
+    @property
     def calls(self) -> bool:
         """Whether the caller was itself called by an epoch under way: a hook, a sink."""
         return self._thread == threading.get_ident()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.construct import Judged, build_epochs, judge_pipeline, launch
 from headrace.engine.epochs import Epochs
 from headrace.engine.failures import stopped
+from headrace.engine.links.links import Links
 from headrace.engine.operators.port import StepFunctions
 from headrace.engine.sinks.choose import Sink, refuse_clashes, refuse_later_epochs
 from headrace.engine.sinks.recall import open_recalled, recall_sink
@@ -65,6 +66,7 @@ class Replaying:
     functions: Mapping[str, Callable[[Any, int], Any]]
     steps: StepFunctions
     hooks: Hooks
+    links: Links
 
     def run(self, last: Manifest | None) -> Replayed:
         """Runs the epoch after the last manifest, if it was decided; and clears what crashed attempts left."""
@@ -87,7 +89,7 @@ class Replaying:
         refuse_later_epochs(sinks, self.point, manifest.epoch)
         built = build_epochs(
             self.spark, self.point, self.io, Standing(then.streams, workload, sinks, manifest), terms.settings,
-            judged.corrupt, self.steps, decision.intake, False, lambda batch: {}, self.hooks,
+            judged.corrupt, self.steps, decision.intake, False, lambda batch: {}, self.hooks, self.links,
         )  # fmt: skip
         if decision.flush is not None:
             unfinished = built.epochs.flush_once(decision.flush)
@@ -164,7 +166,7 @@ class Replaying:
     def _drive(self, decision: EpochDecision, epochs: Epochs, united: United) -> None:
         """Has Spark bring the batch that was begun, and no other."""
         waiting = threading.Event()
-        query = launch(self.pipeline.name, self.point, epochs, _NEVER_MS, united)
+        query = launch(self.pipeline.name, self.point, epochs, _NEVER_MS, self.links, united)
         try:
             while query.isActive and (epochs.manifest.epoch < decision.epoch or query.status["isTriggerActive"]):
                 waiting.wait(0.02)

@@ -93,8 +93,7 @@ class Run:
     def waiting_rows(self) -> dict[str, int]:
         """Rows by stream that its source had and the last batch did not take; of Kafka's streams."""
         progress = self._query.lastProgress
-        streams = [stream.name for stream in self._parts.pipeline.streams]
-        return {} if progress is None else waiting_rows(progress.sources, streams)
+        return {} if progress is None else waiting_rows(progress.sources, self._parts.united.sources)
 
     @property
     def is_active(self) -> bool:

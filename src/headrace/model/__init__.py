@@ -30,6 +30,7 @@ from headrace.model.keyed import (
     Rounds,
 )
 from headrace.model.ledger import Entry
+from headrace.model.link import Link, LinkEnds, LinkEpoch, LinkFile, LinkReceipt, LinkSettings
 from headrace.model.message import DECODINGS, MESSAGE_COLUMNS, PLACE, Decoding
 from headrace.model.moves import Isolate, Move, Split, Stay
 from headrace.model.network import Network
@@ -138,6 +139,12 @@ __all__ = [
     "KeyedMeasures",
     "KeyedState",
     "Kind",
+    "Link",
+    "LinkEnds",
+    "LinkEpoch",
+    "LinkFile",
+    "LinkReceipt",
+    "LinkSettings",
     "Measure",
     "Move",
     "Moving",

@@ -108,6 +108,7 @@ class EpochDecision:
     listened_us: int = 0
     admissions: Mapping[str, Admission] = field(default_factory=dict)  # by stream, of those that some edge sheds of
     workload: int = -1
+    marks: Mapping[str, int | None] = field(default_factory=dict)  # watermarks that streams bring along
 
     @property
     def schedule(self) -> ScheduleDecision | None:

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
+from headrace.model.link import LinkSettings
 from headrace.model.network import Network
 from headrace.model.query import Query
 from headrace.model.stream import Stream
@@ -124,6 +125,7 @@ class Pipeline:
     engine: EngineSettings = field(default_factory=EngineSettings)
     sites: tuple[Site, ...] = ()
     placement: PlacementSettings = field(default_factory=PlacementSettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
     network: Network | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
 

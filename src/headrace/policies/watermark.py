@@ -25,11 +25,20 @@ class StreamClock:
     heard_us: int | None = None
 
 
-def advance_clock(clock: StreamClock, stream: Stream, seen: tuple[int, int] | None, listened_us: int) -> StreamClock:
+def advance_clock(
+    clock: StreamClock,
+    stream: Stream,
+    seen: tuple[int, int] | None,
+    listened_us: int,
+    marks: Mapping[str, int | None] | None = None,
+) -> StreamClock:
     """The clock after an epoch that admitted rows between the two event times in `seen`, or none.
 
-    The watermark is the greatest admitted event time less the stream's lateness, and never goes back.
+    The watermark is the greatest admitted event time less the stream's lateness, and never goes back. Streams in
+    `marks` bring their watermarks along, as those do that come from other sites: None until they have one.
     """
+    if marks is not None and stream.name in marks:
+        return _marked(clock, seen, listened_us, marks[stream.name])
     if seen is None:
         return clock
     least, greatest = seen
@@ -40,6 +49,19 @@ def advance_clock(clock: StreamClock, stream: Stream, seen: tuple[int, int] | No
         last_us=last,
         watermark_us=watermark if clock.watermark_us is None else max(clock.watermark_us, watermark),
         heard_us=listened_us,
+    )
+
+
+def _marked(clock: StreamClock, seen: tuple[int, int] | None, listened_us: int, mark: int | None) -> StreamClock:
+    """The clock of a stream that is told its watermark; that it goes on is a sign of life as well as rows are."""
+    goes_on = mark is not None and (clock.watermark_us is None or mark > clock.watermark_us)
+    firsts = [time for time in (clock.first_us, seen and seen[0]) if time is not None]
+    lasts = [time for time in (clock.last_us, seen and seen[1]) if time is not None]
+    return StreamClock(
+        first_us=min(firsts, default=None),
+        last_us=max(lasts, default=None),
+        watermark_us=mark if goes_on else clock.watermark_us,
+        heard_us=listened_us if goes_on or seen is not None else clock.heard_us,
     )
 
 

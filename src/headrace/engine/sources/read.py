@@ -15,7 +15,10 @@ from headrace.model import PLACE, Source, Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["United", "read_stream", "unite"]
+__all__ = ["LINKS", "United", "read_stream", "sources_of", "unite"]
+
+# Beside the frames of streams, the source that says what came along links; no stream can have this name.
+LINKS = ""
 
 # Formats whose readers can hand over a line they could not parse instead of failing.
 _LENIENT = frozenset({"json", "csv"})
@@ -70,10 +73,23 @@ class United:
 
     rows: DataFrame
     structs: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]]
+    sources: tuple[str, ...] = ()  # as Spark numbers them
 
     def by_stream(self, rows: DataFrame) -> DataFrame:
         """Rows with `_s`, the stream's number, and a column per stream; Spark reads through the structs."""
         return rows.selectExpr("_s", *self.structs)
+
+    def flat(self, stream: str, rows: DataFrame) -> DataFrame:
+        """A stream's own rows, as those of all streams are."""
+        return rows.selectExpr(*self.columns[stream])
+
+
+def sources_of(streams: Sequence[Stream], frames: Mapping[str, DataFrame]) -> tuple[str, ...]:
+    """What Spark reads, in order: streams, and links in place of the streams that come along them."""
+    if LINKS not in frames:
+        return tuple(stream.name for stream in streams)
+    return (*(stream.name for stream in streams if frames[stream.name].isStreaming), LINKS)
 
 
 def unite(streams: Sequence[Stream], frames: Mapping[str, DataFrame], used: Mapping[str, frozenset[str]]) -> United:
@@ -85,13 +101,19 @@ def unite(streams: Sequence[Stream], frames: Mapping[str, DataFrame], used: Mapp
         for field in frames[stream.name].schema.fields:
             if field.name in kept:
                 types[i, field.name] = field.dataType.simpleString()
-    parts = []
-    for i, stream in enumerate(streams):
-        columns = [
-            f"`{name}` AS `_{j}_{name}`" if j == i else f"CAST(NULL AS {type_}) AS `_{j}_{name}`"
-            for (j, name), type_ in types.items()
-        ]
-        parts.append(frames[stream.name].selectExpr(f"{i} AS _s", *columns))
+    numbers = {stream.name: i for i, stream in enumerate(streams)} | {LINKS: -1}
+    columns = {
+        stream: (
+            f"{i} AS _s",
+            *(
+                f"`{name}` AS `_{j}_{name}`" if j == i else f"CAST(NULL AS {type_}) AS `_{j}_{name}`"
+                for (j, name), type_ in types.items()
+            ),
+        )
+        for stream, i in numbers.items()
+    }
+    sources = sources_of(streams, frames)
+    parts = [frames[source].selectExpr(*columns[source]) for source in sources]
     united = parts[0]
     for part in parts[1:]:
         united = united.unionAll(part)
@@ -99,4 +121,4 @@ def unite(streams: Sequence[Stream], frames: Mapping[str, DataFrame], used: Mapp
         f"named_struct({', '.join(f'{name!r}, `_{j}_{name}`' for j, name in types if j == i)}) AS `{stream.name}`"
         for i, stream in enumerate(streams)
     )
-    return United(united, structs)
+    return United(united, structs, columns, sources)

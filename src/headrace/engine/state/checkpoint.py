@@ -19,11 +19,11 @@ from __future__ import annotations
 import json
 import re
 import uuid
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from headrace.engine.state.sealed import seal, unseal
 from headrace.engine.state.storage import Holder, Lock, Storage
 from headrace.errors import CorruptStateError, LockedError, StateError, VersionError
 from headrace.kernels.chunks import Chunk
@@ -261,13 +261,13 @@ class Checkpoint:
     def write_decision(self, decision: EpochDecision) -> None:
         """Makes a decision durable; from here on a replay of the epoch decides the same, about the same rows."""
         self.storage.persist_all("spark")
-        self.storage.create(f"decisions/{decision.epoch}.json", _seal(decision.to_json()))
+        self.storage.create(f"decisions/{decision.epoch}.json", seal(decision.to_json()))
 
     def write_workload(self, epoch: int, value: Mapping[str, Any]) -> None:
         """Says under what epoch `epoch`, and those after it until the next such file, are decided."""
         self._workloads += [epoch] if epoch not in self._workloads else []
         self.storage.delete(f"workload/{epoch}.json")
-        self.storage.create(f"workload/{epoch}.json", _seal(value))
+        self.storage.create(f"workload/{epoch}.json", seal(value))
 
     def workload(self, epoch: int) -> dict[str, Any]:
         """Under what epochs from `epoch` on were decided, as a manifest or a decision names it."""
@@ -280,7 +280,7 @@ class Checkpoint:
         if new := chunks - self._persisted:
             self.storage.persist(["state", *(f"state/{name}" for name in new)])
         try:
-            self.storage.create(f"manifests/{manifest.epoch}.json", _seal(manifest.to_json()))
+            self.storage.create(f"manifests/{manifest.epoch}.json", seal(manifest.to_json()))
         except FileExistsError as exc:
             raise LockedError(
                 f"epoch {manifest.epoch} of {self.storage.root} was committed by another engine; this one stops"
@@ -375,21 +375,7 @@ class Checkpoint:
         return sorted(int(name) for name in found if name.isdigit())
 
     def _sealed(self, path: str) -> dict[str, Any]:
-        data = self.storage.read(path)
-        where = f"{self.storage.root}/{path}"
-        if data is None:
-            raise CorruptStateError(f"{where} is missing")
-        crc, _, body = data.partition(b"\n")
-        if f"{zlib.crc32(body):08x}".encode() != crc:
-            raise CorruptStateError(f"{where} is altered or truncated: it does not match its checksum")
-        value = json.loads(body)
-        assert isinstance(value, dict)
-        return value
-
-
-def _seal(value: Mapping[str, Any]) -> bytes:
-    body = json.dumps(value, separators=(",", ":")).encode()
-    return f"{zlib.crc32(body):08x}".encode() + b"\n" + body
+        return unseal(self.storage.read(path), f"{self.storage.root}/{path}")
 
 
 def _greatest(names: list[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from headrace.engine.links.told import describe_links
 from headrace.engine.sources.rejected import RejectedRows
 from headrace.engine.spark.session import build_session
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
@@ -40,7 +41,16 @@ def describe_checkpoint(root: str) -> dict[str, Any]:
     workload = None if manifest is None else description_of(checkpoint, manifest)
     rejected = RejectedRows(storage).account()
     described = describe(storage.root, manifest, workload)
-    return {**described, "engine": asdict(checkpoint.holder()), "rejected": rejected, "decisions": decisions}
+    links = describe_links(
+        storage, lambda place: open_storage(place, build_session("status") if is_remote(place) else None)
+    )
+    return {
+        **described,
+        "links": links,
+        "engine": asdict(checkpoint.holder()),
+        "rejected": rejected,
+        "decisions": decisions,
+    }
 
 
 def describe(root: str, manifest: Manifest | None, workload: Workload | Description | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from headrace.language.pipeline.network_section import read_network
 from headrace.language.pipeline.paths import absolute, read_path
 from headrace.language.pipeline.places import clashes
 from headrace.language.pipeline.queries_section import leaves_directory, read_queries
-from headrace.language.pipeline.sites_section import read_placement, read_sites
+from headrace.language.pipeline.sites_section import read_links, read_placement, read_sites
 from headrace.language.pipeline.streams_section import read_streams
 from headrace.language.pipeline.yaml_nodes import Document, Value, read_yaml
 from headrace.model import EngineSettings, Pipeline, Query
@@ -33,6 +33,7 @@ _KEYS = {
     "sites": "where it runs",
     "network": "how far sites are apart",
     "placement": "how operators are placed",
+    "links": "where sites exchange what they have for each other",
 }
 
 
@@ -56,6 +57,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
     declared = read_sites(entries.get("sites"), entries.get("streams"), streams, document)
     surveyed = read_network(entries.get("network"), declared, base, entries.get("sites"), document)
     placement = read_placement(entries.get("placement"), declared, document)
+    links = read_links(entries.get("links"), declared, base, document)
     if not queries and not document.problems:
         document.add("no queries", 1, "add `queries:` or `include: queries/*.sql`")
     found = clashes(streams, queries, engine.checkpoint)
@@ -72,6 +74,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
         engine=engine,
         sites=surveyed.sites,
         placement=placement,
+        links=links,
         network=surveyed.network,
         notes=(*surveyed.notes, *_without_effect(queries, engine)),
     )

@@ -1,19 +1,21 @@
-"""The `sites:` and `placement:` of a pipeline file."""
+"""The `sites:`, `placement:` and `links:` of a pipeline file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from headrace.language.pipeline.network_files import MOST_PLACES
-from headrace.language.pipeline.paths import is_name
+from headrace.language.pipeline.paths import is_name, read_path
 from headrace.language.pipeline.rates import read_byte_rate
 from headrace.language.pipeline.yaml_nodes import Document, Value
 from headrace.language.suggest import nearest
 from headrace.language.words import shown
-from headrace.model import PlacementSettings, Site, Stream
+from headrace.model import LinkSettings, PlacementSettings, Site, Stream
+from headrace.units import parse_size
 
-__all__ = ["DeclaredSite", "read_placement", "read_sites"]
+__all__ = ["DeclaredSite", "read_links", "read_placement", "read_sites"]
 
 # Cores of one Spark application; the largest that are heard of have some ten thousand.
 _MOST_CORES = 1_000_000
@@ -26,6 +28,7 @@ _SITE_KEYS = {
     "node": "its name in the network's file, if that is another",
 }
 _PLACEMENT_KEYS = {"strategy": "how operators are placed", "max_latency": "how old an answer may be"}
+_LINK_KEYS = {"path": "a folder that both ends of each link reach", "limit": "bytes that a sender may be ahead"}
 # What stands for the site's name in the source of a stream that is born at several.
 _PLACEHOLDER = "{site}"
 
@@ -168,3 +171,21 @@ def read_placement(section: Value | None, sites: Sequence[DeclaredSite], documen
     except ValueError as exc:
         document.add(str(exc), entries["strategy"].line)
         return PlacementSettings()
+
+
+def read_links(section: Value | None, sites: Sequence[DeclaredSite], base: Path, document: Document) -> LinkSettings:
+    """Where links are, and how full they may be; problems are noted in the document."""
+    if section is None:
+        return LinkSettings()
+    entries = section.mapping(_LINK_KEYS)
+    if not sites:
+        document.add("links without sites", section.line, "declare the sites that they join")
+    path = read_path(entries["path"], base) if "path" in entries else None
+    text = entries["limit"].text() if "limit" in entries else None
+    if text is None:
+        return LinkSettings(path)
+    try:
+        return LinkSettings(path, parse_size(text))
+    except ValueError as exc:
+        entries["limit"].wrong("a size", str(exc))
+        return LinkSettings(path)

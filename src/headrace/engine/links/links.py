@@ -1,0 +1,72 @@
+"""Both ends of a site's links, as a run sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.engine.epochs import Epochs
+from headrace.engine.links.folder import LinkFolder
+from headrace.engine.links.receiving import Receiving
+from headrace.engine.links.sending import Sending
+from headrace.engine.links.told import keep_ends
+from headrace.engine.sources.read import United
+from headrace.engine.state.checkpoint import Checkpoint, Manifest
+from headrace.engine.state.storage import open_storage
+from headrace.engine.watch.hooks import Hooks
+from headrace.model import LinkEnds, Pipeline, streams_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Links", "open_links"]
+
+
+@dataclass(frozen=True)
+class Links:
+    """What a site sends and receives."""
+
+    sending: Sending
+    receiving: Receiving
+    ends: LinkEnds
+    checkpoint: Checkpoint
+
+    def begin(self, manifest: Manifest | None) -> None:
+        """Looks whose links these are, and does what a crash after the last commit left undone."""
+        self.receiving.refuse_others()
+        self.sending.begin()
+        if self.ends.sends or self.ends.receives:
+            keep_ends(self.checkpoint.storage, self.ends)
+        if manifest is not None:
+            self.committed(manifest)
+
+    def committed(self, manifest: Manifest) -> None:
+        """To be called after each commit, and at a start with what the last one left."""
+        self.sending.committed(manifest)
+        self.receiving.committed(manifest)
+
+    def joined(self, batch: DataFrame, number: int, united: United, epochs: Epochs) -> DataFrame:
+        """A batch with what came along links; a sender that is too far ahead waits here before its epoch begins."""
+        if number <= epochs.manifest.batch:  # it is committed, and what was received may be gone
+            return batch
+        received = self.receiving.rows(batch.sparkSession, number)
+        self.sending.make_room(lambda: epochs.leaves, bool(received))
+        for stream, rows in received.items():
+            batch = batch.unionAll(united.flat(stream, rows))
+        return batch
+
+
+def open_links(ends: LinkEnds, pipeline: Pipeline, spark: SparkSession, checkpoint: Checkpoint, hooks: Hooks) -> Links:
+    """The links of a site ."""
+    sends, receives = (
+        tuple(LinkFolder(link, open_storage(f"{ends.path}/{link.id}", spark)) for link in links)
+        for links in (ends.sends, ends.receives)
+    )
+    reads = {query.name: streams_of(query.root) for query in pipeline.queries}
+    received = {link.stream for link in ends.receives}
+    streams = tuple(stream for stream in pipeline.streams if stream.name in received)
+    receiving = Receiving(receives, streams, checkpoint, hooks.probe)
+    sending = Sending(
+        sends, reads, checkpoint, ends.limit_bytes, spark.sparkContext, hooks.on_note, hooks.probe
+    )  # fmt: skip
+    return Links(sending, receiving, ends, checkpoint)

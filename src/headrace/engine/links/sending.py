@@ -1,0 +1,131 @@
+"""The sender's end of links: what an epoch put there is said after its manifest, and removed once it was received."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.engine.links.folder import LinkFolder
+from headrace.engine.spark.jobs import Jobs
+from headrace.engine.state.checkpoint import Checkpoint, Manifest
+from headrace.errors import StateError
+from headrace.kernels.link_files import SealLinkFiles
+from headrace.model import Entry, LinkEpoch, LinkFile
+from headrace.policies import watermark_of
+from headrace.units import format_bytes
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["Sending"]
+
+# How often a sender that waits for room looks whether there is some.
+_LOOK_S = 0.2
+
+
+class Sending:
+    """Sends what each epoch's queries wrote to links; `reads` are by query the streams behind it."""
+
+    def __init__(
+        self,
+        folders: Sequence[LinkFolder],
+        reads: Mapping[str, tuple[str, ...]],
+        checkpoint: Checkpoint,
+        limit_bytes: int,
+        context: SparkContext,
+        note: Callable[[str], None],
+        probe: Callable[[str], None],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._folders, self._reads, self._checkpoint = tuple(folders), reads, checkpoint
+        self._limit, self._jobs, self._note, self._probe, self._pause = limit_bytes, Jobs(context), note, probe, pause
+        self._last: dict[str, LinkEpoch] = {}  # by link what was sent last
+        self._ahead: dict[str, dict[int, int]] = {}  # by link the bytes of epochs that were not received
+
+    def begin(self) -> None:
+        """Finds out what was sent, and what of it was not received."""
+        for folder in self._folders:
+            epochs = [folder.epoch(number) for number in folder.sent()]
+            self._ahead[folder.link.id] = {epoch.epoch: epoch.bytes for epoch in epochs}
+            if epochs:
+                self._last[folder.link.id] = epochs[-1]
+
+    def committed(self, manifest: Manifest) -> None:
+        """Sends what the last epoch left, unless that has happened; StateError if links know more than the manifest."""
+        if not self._folders:
+            return
+        coming = [folder for folder in self._folders if self._is_to_send(folder, manifest)]
+        files = [(folder, name) for folder in coming for name in folder.files_of(manifest.epoch)]
+        sealed = self._sealed([(folder.storage.root, name) for folder, name in files])
+        self._probe("before-sent")
+        for folder in coming:
+            mine = [file for (of, _), file in zip(files, sealed, strict=True) if of is folder]
+            self._send(folder, manifest, tuple(mine))
+        self._probe("after-sent")
+        self.trim()
+
+    def trim(self) -> None:
+        """Removes what receivers have."""
+        for folder in self._folders:
+            receipt, ahead = folder.receipt(), self._ahead[folder.link.id]
+            if receipt is None or not any(epoch <= receipt.epoch for epoch in ahead):
+                continue
+            last = self._last.get(folder.link.id)
+            if last is None or receipt.epoch > last.epoch or receipt.sender != self._checkpoint.id:
+                raise StateError(
+                    f"the receiver of link {folder.storage.root} has epoch {receipt.epoch} of checkpoint "
+                    f"{receipt.sender[:12]}, which this one ({self._checkpoint.id[:12]}) never sent"
+                )
+            folder.remove(receipt.epoch)
+            self._ahead[folder.link.id] = {epoch: size for epoch, size in ahead.items() if epoch > receipt.epoch}
+
+    def make_room(self, leaving: Callable[[], bool], receives: bool) -> None:
+        """Waits until no receiver is further behind than the limit, or the run leaves.
+
+        What is received must not wait for a receiver that waits for it in turn.
+        """
+        said = False
+        while (full := self._full(receives)) is not None and not leaving():
+            if not said:
+                behind = format_bytes(sum(self._ahead[full].values()))
+                self._note(
+                    f"link {full} has {behind} that its receiver has not taken, and its limit is "
+                    f"{format_bytes(self._limit)}: this site waits for it"
+                )
+                said = True
+            self._pause(_LOOK_S)
+            self.trim()
+
+    def _full(self, receives: bool) -> str | None:
+        links = [folder.link for folder in self._folders if not (receives and folder.link.back)]
+        return next((link.id for link in links if sum(self._ahead[link.id].values()) > self._limit), None)
+
+    def _is_to_send(self, folder: LinkFolder, manifest: Manifest) -> bool:
+        last, state = self._last.get(folder.link.id), manifest.queries.get(folder.link.query)
+        if last is not None and last.epoch > manifest.epoch:
+            raise StateError(
+                f"link {folder.storage.root} was sent epoch {last.epoch}, and the checkpoint ends with epoch "
+                f"{manifest.epoch}: it was set back; restore the newer one, or start with a new one and new links"
+            )
+        # Of a query that failed nothing more is known: time must not go on where rows are missing.
+        return manifest.epoch >= 0 and state is not None and state.failed is None and (
+            last is None or last.epoch < manifest.epoch
+        )  # fmt: skip
+
+    def _send(self, folder: LinkFolder, manifest: Manifest, files: tuple[LinkFile, ...]) -> None:
+        link, streams = folder.link, self._reads[folder.link.query]
+        watermark, last = watermark_of(manifest.clocks, streams), self._last.get(folder.link.id)
+        if last is not None and not files and last.watermark_us == watermark:
+            return
+        ledger = {stream: manifest.ledger.get(stream, Entry()) for stream in streams}
+        before = -1 if last is None else last.epoch
+        epoch = LinkEpoch(link.id, self._checkpoint.id, manifest.epoch, before, files, watermark, ledger)
+        folder.send(epoch)
+        self._last[link.id] = epoch
+        self._ahead[link.id][epoch.epoch] = epoch.bytes
+
+    def _sealed(self, files: Sequence[tuple[str, str]]) -> list[LinkFile]:
+        if not files:
+            return []
+        return [file for _, file in sorted(self._jobs.run(SealLinkFiles(tuple(files)), len(files)))]

@@ -1,0 +1,96 @@
+"""Links between sites: what is sent along one, and the small files that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.model.ledger import Entry
+
+__all__ = ["Link", "LinkEnds", "LinkEpoch", "LinkFile", "LinkReceipt", "LinkSettings"]
+
+# Some minutes of a busy link; a disk that is shared by several must have room for it.
+DEFAULT_LIMIT_BYTES = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """Where links are, and how many bytes a sender may be ahead of its receivers; without a path, beside the state."""
+
+    path: str | None = None
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
+
+    def __post_init__(self) -> None:
+        if self.limit_bytes < 1:
+            raise ValueError(f"a link's limit is 1 byte or more, not {self.limit_bytes}")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The results of query `query` of one site, which are rows of stream `stream` at another.
+
+    `dated` says that its rows have the stream's time; others are dated by the watermark they were sent at. `back` says
+    that the receiver sends to the sender as well, perhaps by way of others.
+    """
+
+    id: str
+    sender: str
+    receiver: str
+    query: str
+    stream: str
+    dated: bool = True
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFile:
+    """A file of a link, with its size and checksum."""
+
+    name: str
+    bytes: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEpoch:
+    """What a sender's epoch put on a link: its files, and the watermark and ledger of the streams behind them.
+
+    `before` is the epoch sent before it, -1 if it is the first: from one to the next nothing can be missing unnoticed.
+    """
+
+    link: str
+    sender: str
+    epoch: int
+    before: int
+    files: tuple[LinkFile, ...] = ()
+    watermark_us: int | None = None
+    ledger: Mapping[str, Entry] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.before < self.epoch:
+            raise ValueError(f"epoch {self.epoch} cannot follow epoch {self.before}")
+
+    @property
+    def bytes(self) -> int:
+        """Of all its files."""
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReceipt:
+    """Up to which epoch a receiver has committed what came along a link, and whose checkpoints are at its ends."""
+
+    link: str
+    receiver: str
+    sender: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnds:
+    """The links that begin and end at a site, and where they are; a pipeline that runs at one site has none."""
+
+    path: str = ""
+    sends: tuple[Link, ...] = ()
+    receives: tuple[Link, ...] = ()
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
