@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from headrace.cli.asking import table_of
 from headrace.engine import Hooks, build_session, session_settings, start
 from headrace.engine.sources.sample import Refused, StreamSample, look, take
 from headrace.model import Pipeline, SinkSpec, Stream
+from headrace.sites import source_at
 from headrace.units import SECOND_US, format_duration
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def show_sample(pipeline: Pipeline, most: int, conf: Mapping[str, str]) -> None:
     spark = build_session("check", conf=session_settings(pipeline, conf))
     with tempfile.TemporaryDirectory(prefix="headrace-sample-") as home:
         frames, now_us = dict[str, "DataFrame"](), int(time.time() * SECOND_US)
-        for stream in pipeline.streams:
+        for stream in map(partial(_at_one_site, pipeline), pipeline.streams):
             taken = take(spark, stream, most, f"{home}/{stream.name}")
             typer.echo(describe_sample(look(taken, now_us), stream))
             good = f"{home}/{stream.name}/good"
@@ -52,6 +54,13 @@ def show_sample(pipeline: Pipeline, most: int, conf: Mapping[str, str]) -> None:
             Console(soft_wrap=True).print(table_of(rows.slice(0, FIRST)), markup=False, highlight=False)
 
 
+def _at_one_site(pipeline: Pipeline, stream: Stream) -> Stream:
+    """A stream as it is read where it is born, at the first such site if there are several."""
+    if stream.source is None or not pipeline.sites:
+        return stream
+    return replace(stream, source=source_at(stream.source, pipeline.birthplaces(stream.name)[0]))
+
+
 def _answered(
     pipeline: Pipeline, spark: SparkSession, frames: Mapping[str, DataFrame], checkpoint: str
 ) -> dict[str, tuple[pa.Table | None, str | None]]:
@@ -60,7 +69,7 @@ def _answered(
     # The streams' rows have been judged and are brought as they are.
     streams = tuple(replace(stream, source=None) for stream in pipeline.streams)
     engine = replace(pipeline.engine, metrics=None, shedding="off")
-    trial = replace(pipeline, streams=streams, queries=queries, engine=engine, sites=())
+    trial = replace(pipeline, streams=streams, queries=queries, engine=engine, sites=(), network=None)
     quiet = Hooks(on_note=lambda _: None)
     run = start(trial, spark, frames=frames, checkpoint=checkpoint, once=True, flush=True, hooks=quiet)
     run.await_termination()

@@ -38,7 +38,7 @@ from headrace.model import (
 from headrace.planning import columns_in_use, place, plan_pipeline
 from headrace.policies.placement import Infeasible
 
-__all__ = ["SitePart", "Where", "cut", "cut_as_placed", "parts_to_run", "where_placed"]
+__all__ = ["SitePart", "Where", "cut", "cut_as_placed", "parts_to_run", "source_at", "where_placed"]
 
 # Rows of a link were judged where they were born: no clock of the receiver's finds one too far ahead.
 NEVER_AHEAD_US = 2**61
@@ -204,7 +204,7 @@ class _Draft:
 
     def _declare(self, site: str, name: str, local: str | None = None) -> None:
         stream = self.pipeline.stream(name)
-        source = None if stream.source is None else _of_site(stream.source, site)
+        source = None if stream.source is None else source_at(stream.source, site)
         made = replace(stream, name=local or name, source=source)
         self.streams.setdefault(site, {})[made.name] = made
 
@@ -270,7 +270,7 @@ class _Draft:
         return found
 
 
-def _of_site(source: Source, site: str) -> Source:
+def source_at(source: Source, site: str) -> Source:
     """A source as a site reads it."""
     path = None if source.path is None else source.path.replace("{site}", site)
     return replace(
