@@ -255,6 +255,17 @@ def test_where_rows_and_answers_are_too_much_answers_come_late_before_rows_are_s
     assert found.acting == ("answer late", "shed")
 
 
+def test_what_spark_takes_between_epochs_is_no_room_for_rows():
+    of = workload(BY_K)
+    state = Shedding(costs(of, {"q0": CAPACITY_S / ROWS}), OverloadState(overloaded=True))
+    asked = Asked({"s": ROWS}, {}, 1.0, False, TRIGGER_S)
+    found = [
+        decide_shedding(state, parts_of(of, of.queries, STREAMS), {}, SHED, replace(asked, between_s=between_s))[0]
+        for between_s in (0.0, 0.2)
+    ]
+    assert [each.capacity_s for each in found] == pytest.approx([CAPACITY_S, CAPACITY_S - 0.2])
+
+
 def test_where_reading_takes_the_capacity_rows_are_still_kept_in_proportion():
     of = workload(*THREE)
     reading = {"s": line(0.0, 20e-4), "r": line(0.0, 0.0)}

@@ -80,6 +80,7 @@ class Seen:
             on_epoch=lambda manifest: self.manifests.__setitem__(manifest.epoch, manifest),
             on_note=self.notes.append,
             measured=measured,
+            asked=lambda asked: replace(asked, between_s=0.0),
         )
 
     @property

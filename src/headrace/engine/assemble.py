@@ -106,6 +106,7 @@ def start(
     )  # fmt: skip
     run = Run(parts, query, once, flush)
     page.lag = built.shedding.behind = run.waiting_rows
+    built.shedding.between = run.between_epochs_s
     if server is not None:
         hooks.on_note(f"metrics are at {server.url}")
     intake.apply = run._set_intake if paced and not once else None

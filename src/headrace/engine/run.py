@@ -95,6 +95,14 @@ class Run:
         progress = self._query.lastProgress
         return {} if progress is None else waiting_rows(progress.sources, self._parts.united.sources)
 
+    def between_epochs_s(self) -> float | None:
+        """Seconds of the last batch outside its epoch, in which Spark plans and logs; None before the first batch."""
+        progress = self._query.lastProgress
+        took = {} if progress is None else progress.durationMs
+        if "addBatch" not in took or "triggerExecution" not in took:
+            return None
+        return max(0, took["triggerExecution"] - took["addBatch"]) / 1000
+
     @property
     def is_active(self) -> bool:
         """Whether epochs are still run."""

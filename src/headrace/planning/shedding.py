@@ -191,7 +191,8 @@ class Shedding(Remembered):
     """All that shedding remembers from epoch to epoch; committed with each.
 
     `panes` has by edge the accounts of its panes, while windows reach them; `queries` by query those of all its rows;
-    `rows_per_byte` what files hold, by stream; `other_s` what the last epoch took besides the answers of aggregates.
+    `rows_per_byte` what files hold, by stream; `other_s` what the last epoch took besides the answers of aggregates;
+    `between_s` what Spark takes between two epochs, on average.
     """
 
     KIND: ClassVar[str] = "shedding"
@@ -204,6 +205,7 @@ class Shedding(Remembered):
     buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # rows of late by edge that protects
     rows_per_byte: Mapping[str, float] = field(default_factory=dict)
     other_s: float = 0.0
+    between_s: float = 0.0
 
     @property
     def outlives_queries(self) -> bool:
@@ -282,7 +284,7 @@ def epoch_seconds(trigger_s: float, fixed_s: float) -> float:
 class Asked:
     """What is known before an epoch: rows by stream that it takes and that stay behind, and what answering takes.
 
-    `offers` are what remedies other than shedding can take away.
+    `between_s` is what Spark takes besides each epoch, `offers` what remedies other than shedding can take away.
     """
 
     coming: Mapping[str, float]
@@ -292,15 +294,16 @@ class Asked:
     trigger_s: float
     answer_s: float = 0.0
     offers: Mapping[Remedy, Offer] = field(default_factory=dict)
+    between_s: float = 0.0
 
 
 def decide_shedding(
     state: Shedding, parts: Sequence[Part], queries: Mapping[str, Query], settings: EngineSettings, asked: Asked
 ) -> tuple[SheddingDecision, Shedding]:
     """What an epoch sheds, with the reason, and what is remembered of the judgement."""
-    costs = state.costs
-    epoch_s = epoch_seconds(asked.trigger_s, costs.fixed_s)
-    capacity_s = max(0.0, epoch_s * (1 - HEADROOM) - costs.fixed_s)
+    costs, fixed_s = state.costs, state.costs.fixed_s + asked.between_s
+    epoch_s = epoch_seconds(asked.trigger_s, fixed_s)
+    capacity_s = max(0.0, epoch_s * (1 - HEADROOM) - fixed_s)
     work = {stream: _work_s(costs, parts, stream) for stream in asked.coming.keys() | asked.behind.keys()}
     coming_s = sum(rows * work[stream] for stream, rows in asked.coming.items())
     behind_s = sum(rows * work[stream] for stream, rows in asked.behind.items())
@@ -308,7 +311,7 @@ def decide_shedding(
     found = detect_overload(waiting, capacity_s, epoch_s, state.overload, shed_backlog=settings.backlog == "shed")
     scale = found.demand_s / coming_s if coming_s else 1.0
     rows = {stream: count * scale for stream, count in asked.coming.items()}
-    needs_s = costs.fixed_s + (found.demand_s or found.state.arriving_s) + asked.answer_s
+    needs_s = fixed_s + (found.demand_s or found.state.arriving_s) + asked.answer_s
     # Answers alone may be too much; then no row is in the way.
     late_s = asked.answer_s - HEADROOM * epoch_s
     overloaded = found.overloaded or (late_s > 0 and needs_s > epoch_s)
@@ -319,7 +322,7 @@ def decide_shedding(
     if found.overloaded:
         offers[Remedy.SHED] = _to_shed(costs, parts, rows)
     remedies = choose_remedies(lag, offers, state.remedies)
-    after = replace(state, overload=found.state, remedies=remedies)
+    after = replace(state, overload=found.state, remedies=remedies, between_s=round(asked.between_s, 4))
     decision = SheddingDecision(
         settings.shedding,
         tuple(name for name in remedies.acting if name != Remedy.SHED or settings.shedding != "off"),

@@ -59,7 +59,7 @@ class Script(Seen):
         epoch = len(self.natural)
         self.natural[epoch] = dict(asked.offers)
         wanted = phase(epoch)
-        asked = replace(asked, coming={"s": float(ROWS)}, behind={}, answer_s=0.0, offers={})
+        asked = replace(asked, coming={"s": float(ROWS)}, behind={}, answer_s=0.0, offers={}, between_s=0.0)
         if wanted is None:
             return asked
         if wanted is Remedy.ANSWER_LATE:

@@ -42,7 +42,8 @@ NEWEST = 0.3
 class SheddingOperator:
     """Decides by edge which fraction of rows is kept; see `Operator`.
 
-    `coming` tells by stream what a batch takes, `behind` the rows that sources had beyond the last batch.
+    `coming` tells by stream what a batch takes, `behind` the rows that sources had beyond the last batch, `between` the
+    seconds that Spark took for the last batch besides its epoch.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class SheddingOperator:
     ) -> None:
         self._settings, self._trigger_s, self._coming, self._hooks = settings, trigger_s, coming, hooks
         self.behind: Callable[[], Mapping[str, int]] = dict
+        self.between: Callable[[], float | None] = lambda: None
         self._steady_us: int | None = None  # when the epoch before was admitted
         self._rate: dict[str, float] = {}  # rows per second that streams have brought of late
         self._since_s = 0.0
@@ -87,6 +89,7 @@ class SheddingOperator:
             self._trigger_s,
             max(0.0, observed.seconds - state.other_s) if state.other_s else 0.0,
             even_spread_offers(observed.flows),
+            _newest(state.between_s, self.between()),
         )
         asked = self._hooks.asked(_with_refreshes(asked, ask))
         queries = {name: plan.query for name, plan in standing.workload.queries.items() if name in standing.live}
@@ -210,3 +213,10 @@ def _reach(moment: Moment, edges: Mapping[str, Sequence[str]]) -> dict[str, int]
         for edge in mine:
             found[edge] = min(found.get(edge, reach), reach)
     return found
+
+
+def _newest(average_s: float, now_s: float | None) -> float:
+    """An average with one more value, if there is one."""
+    if now_s is None:
+        return average_s
+    return average_s + NEWEST * (now_s - average_s) if average_s else now_s
