@@ -15,7 +15,9 @@ class Chaos:
     def __init__(self, rng: random.Random) -> None:
         self.rng, self.moves, self.waits, self.splits = rng, 0, 0, 0
 
-    def __call__(self, state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
+    def __call__(
+        self, state: KeyedState, bins: int, settings: FluxSettings, merges: bool, *, urgent: bool = False
+    ) -> KeyedDecision:
         rng = self.rng
         # A start with less parallelism leaves fewer bins: what others owned goes round, what was on its way stays.
         owners = [owner if owner < bins else mini % bins for mini, owner in enumerate(state.owners)]

@@ -252,7 +252,7 @@ def test_without_moves_nothing_is_read_and_a_move_reads_what_moves(tmp_path: Pat
     mini = max(range(16), key=lambda m: state.state_bytes[m])
     owner = state.owners[mini]
 
-    def move(state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
+    def move(state: KeyedState, bins: int, *_: object, **__: object) -> KeyedDecision:
         owners = tuple(1 - owner if m == mini else o for m, o in enumerate(state.owners))
         moved = Move(mini, owner, 1 - owner, state.state_bytes[mini], "the test says so")
         return KeyedDecision(owners, bins, (moved,), residence=(Residence(),) * bins)
