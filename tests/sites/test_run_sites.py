@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from site_world import admitted, check, make_epochs, play, write
+from site_world import admitted, check, make_epochs, parts_of, play, write
 
 from headrace.engine import describe_checkpoint
+from headrace.engine.links.folder import LinkFolder
+from headrace.engine.state.storage import LocalStorage
 
 # Some drivers are started one after the other; a busy machine takes its time.
 pytestmark = pytest.mark.timeout(1200)
+SUPPORT = Path(__file__).parents[1] / "support"
+# Where a site dies, one run after the other; more with HEADRACE_KILLS=20.
+KILLS = (
+    "rome:before-sent@2",  # its epoch is committed, and its link does not say so
+    "hub:before-received@1",  # what came along links is committed, and the senders do not know
+    *(("rome:after-manifest@1", "rome:after-sent@1") if int(os.environ.get("HEADRACE_KILLS", "1")) > 1 else ()),
+)
 
 
 def test_shipping_everything_across_a_restart(spark: Any, tmp_path: Path) -> None:
@@ -37,3 +50,30 @@ def test_queries_at_all_sites_that_send_to_each_other(spark: Any, tmp_path: Path
     write(tmp_path, tables, 0, 3)
     play(spark, tmp_path, "spread", flush=True)
     check(tmp_path, tables)
+
+
+def test_kills_at_named_points_of_the_link_protocol(tmp_path: Path) -> None:
+    tables = make_epochs(epochs=3)
+    write(tmp_path, tables, 0, 3)
+    for kill in KILLS:
+        assert run(tmp_path, kill) == -signal.SIGKILL, log(tmp_path)
+        assert (tmp_path / "killed").read_text() == kill
+    assert run(tmp_path, "-") == 0, log(tmp_path)
+    check(tmp_path, tables)
+    for link in parts_of(tmp_path, "optimal")["hub"].receives:
+        folder = LinkFolder(link, LocalStorage(str(tmp_path / "state/links" / link.id)))
+        receipt = folder.receipt()
+        assert receipt is not None
+        assert receipt.epoch == folder.sent()[-1]
+
+
+def run(home: Path, kill: str) -> int:
+    paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, str(SUPPORT / "site_world.py"), str(home), "optimal", kill]
+    with (home / "log.txt").open("ab") as out:
+        return subprocess.Popen(command, env=environment, stdout=out, stderr=out).wait(timeout=400)
+
+
+def log(home: Path) -> str:
+    return (home / "log.txt").read_text()[-3000:]

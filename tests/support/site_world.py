@@ -1,7 +1,14 @@
-"""A pipeline whose streams are born at three sites, and its answers by DuckDB."""
+"""A pipeline whose streams are born at three sites, its answers by DuckDB, and a process that runs it until killed.
+
+`python site_world.py HOME STRATEGY KILL` runs all sites to the end, unless SITE:POINT@N comes first: the N-th time
+that the site passes the point.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +18,7 @@ import pyarrow as pa
 from world import SCHEMA, SECOND, admit, assert_same, expected, results, unique_times, write_epochs
 from world import make_epochs as make_rows
 
-from headrace.engine import Hooks, Manifest, start
+from headrace.engine import Hooks, Manifest, build_session, start
 from headrace.engine.state.storage import open_storage
 from headrace.language import load_pipeline
 from headrace.sites import SitePart, Where, cut, cut_as_placed, ends_of, run_to_the_end
@@ -113,3 +120,28 @@ def pairs(rows: dict[str, pa.Table]) -> list[tuple[Any, ...]]:
     mine, theirs = (seconds * SECOND for seconds in RANGES_S)
     within = f"((f.t BETWEEN r.t - {theirs} AND r.t) OR (r.t BETWEEN f.t - {mine} AND f.t))"
     return connection.execute(f"SELECT r.l, f.l FROM r JOIN f ON r.k = f.k AND {within}").fetchall()
+
+
+def main() -> None:
+    home, strategy, kill = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    victim, _, rest = kill.partition(":")
+    point, _, count = rest.partition("@")
+    seen: list[str] = []
+
+    def hooks(site: str) -> Hooks:
+        def probe(name: str) -> None:
+            if (site, name) == (victim, point):
+                seen.append(name)
+                if len(seen) == int(count):
+                    (home / "killed").write_text(kill)
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        return Hooks(probe=probe)
+
+    spark = build_session("sites", "local[2]", {"spark.driver.memory": "1g"})
+    play(spark, home, strategy, True, hooks)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
