@@ -11,7 +11,7 @@ from headrace.language import bind_query, parse_schema
 from headrace.model import Stream
 
 STREAM = Stream("s", parse_schema("ts TIMESTAMP, k STRING"), time="ts")
-DATELESS = ["12:05", "T10:15", " +9:00", "\t7:3", "23:59:59.5Z"]
+DATELESS = ["12:05", "T10:15", " 9:00", "\t7:3", "23:59:59.5Z"]
 DATED = ["2026-01-05 12:05", "2026", "+12026-01-05", " 2026-01-05T10:00:00+02:00", "nonsense", "", None]
 
 
