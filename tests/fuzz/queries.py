@@ -526,7 +526,9 @@ def _judge(
     having: str, order: tuple[list[tuple[str, str]], int | None, bool], size: float, span: str,
 ) -> str:  # fmt: skip
     terms, limit, ties = order
-    always = not hopping and not group[0] and not distinct
+    aggregated = any("«" in text for *_, text in items)
+    # Aggregates without keys have a row for an empty window, too, DISTINCT or not.
+    always = not hopping and not group[0] and (aggregated or not distinct)
     extra = [f"{t} AS o{i}_" for i, (t, _) in enumerate(terms) if not t.startswith("=")]
     names = [n for n, *_ in items]
     where = f" WHERE {where}" if where else ""
@@ -543,7 +545,7 @@ def _judge(
         grouped = (
             " ALL" if everything else ", ".join([" window_start", "window_end", *([group[1]] if group[1] else [])])
         )
-        if distinct and not group[0] and not any("«" in text for *_, text in items):
+        if distinct and not group[0] and not aggregated:
             grouped = ""
     select = ", ".join([*(f"{text} AS {n}" for n, _, text in items), *extra, f"{start} AS ws_", f"{end} AS we_"])
     sql = f"SELECT {'DISTINCT ' if distinct else ''}{select} FROM {rows}{' GROUP BY' + grouped if grouped else ''}"
