@@ -67,63 +67,77 @@ class _Scan:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.place = 0
+        self._groups: list[float] = [1]  # per open group: the ways in which it takes a given text
+        self._chosen = [1.0]  # per open group: the ways of its choices, one after another, that are not repeated
+        self._row: list[str | None] = []  # letters of the repetitions that may follow one another; None is any letter
+        self._last: tuple[str | None, float] | None = None  # letters of the last part, and its ways
 
     def trouble(self) -> str | None:
-        groups: list[float] = [1]  # per open group: the ways in which it takes a given text
-        chosen = [
-            1.0
-        ]  # per open group: the ways that choices without a repetition of their own have, one after another
-        row: list[str | None] = []  # letters of the repetitions that may follow one another; None is any letter
-        last: tuple[str | None, float] | None = None  # letters of the last part, and its ways
         while self.place < len(self.pattern):
             sign = self.pattern[self.place]
-            if sign == "(":
-                groups.append(1)
-                chosen.append(1)
-                if "x" in self._group_head():
-                    return "the flag x lets a pattern hold blanks and comments"
-                last = None
-            elif sign == ")":
-                inside = chosen.pop() if len(groups) > 1 else 1
-                last = (None, groups.pop() if len(groups) > 1 else 1)
-                self.place += 1
-                if self.pattern[self.place : self.place + 1] not in _REPEATS:
-                    groups[-1] *= last[1]
-                chosen[-1] *= max(inside, REPEATED_WAYS if inside > 1 and math.isinf(last[1]) else 1)
-                if chosen[-1] > MOST_WAYS:
-                    return "so many choices one after another are tried in exponentially many ways"
-            elif sign == "|":
-                groups[-1] += 1
-                chosen[-1] += 1
-                row, last = [], None
-                self.place += 1
-            elif sign in _REPEATS and last is not None:
-                least, most = self._repetition()
-                ways = math.inf if most is None else (most - least + 1) * (last[1] ** min(most, MOST_COUNTED))
-                if last[1] > 1 and ways > MOST_WAYS:
-                    return "a repetition inside a repetition, or of a choice, is tried in exponentially many ways"
-                if most is not None and most > MOST_COUNTED:
-                    return f"a repetition up to {most} times; the most is {MOST_COUNTED}"
-                groups[-1] *= ways
-                if ways > 1:
-                    # What must take a letter ends the repetitions before it that cannot; what may take none does not.
-                    row = [each for each in row if least == 0 or _overlap(each, last[0])] + [last[0]]
-                in_a_row = sum(_overlap(each, last[0]) for each in row) if ways > 1 else 0
-                if in_a_row > MOST_IN_A_ROW:
-                    return f"{in_a_row} repetitions in a row over the same letters are tried in very many ways"
-                last = None
-                # A lazy or possessive sign belongs to the repetition.
-                if self.pattern[self.place : self.place + 1] in ("?", "+"):
-                    self.place += 1
+            if sign in _REPEATS and self._last is not None:
+                found = self._repeated(*self._last)
             else:
-                refused, found = self._part()
-                if refused is not None:
-                    return refused
-                # A letter that a repetition before cannot take ends it.
-                if self.pattern[self.place : self.place + 1] not in ("*", "?", "{"):
-                    row = [each for each in row if _overlap(each, found)]
-                last = (found, 1)
+                found = {"(": self._opened, ")": self._closed, "|": self._choice}.get(sign, self._letters)()
+            if found is not None:
+                return found
         return None
+
+    @property
+    def _ahead(self) -> str:
+        return self.pattern[self.place : self.place + 1]
+
+    def _opened(self) -> str | None:
+        self._groups.append(1)
+        self._chosen.append(1)
+        self._last = None
+        return "the flag x lets a pattern hold blanks and comments" if "x" in self._group_head() else None
+
+    def _closed(self) -> str | None:
+        inside, ways = (self._chosen.pop(), self._groups.pop()) if len(self._groups) > 1 else (1.0, 1.0)
+        self._last = (None, ways)
+        self.place += 1
+        if self._ahead not in _REPEATS:
+            self._groups[-1] *= ways
+        self._chosen[-1] *= max(inside, REPEATED_WAYS if inside > 1 and math.isinf(ways) else 1)
+        if self._chosen[-1] > MOST_WAYS:
+            return "so many choices one after another are tried in exponentially many ways"
+        return None
+
+    def _choice(self) -> str | None:
+        self._groups[-1] += 1
+        self._chosen[-1] += 1
+        self._row, self._last = [], None
+        self.place += 1
+        return None
+
+    def _repeated(self, letters: str | None, inner: float) -> str | None:
+        least, most = self._repetition()
+        ways = math.inf if most is None else (most - least + 1) * (inner ** min(most, MOST_COUNTED))
+        if inner > 1 and ways > MOST_WAYS:
+            return "a repetition inside a repetition, or of a choice, is tried in exponentially many ways"
+        if most is not None and most > MOST_COUNTED:
+            return f"a repetition up to {most} times; the most is {MOST_COUNTED}"
+        self._groups[-1] *= ways
+        if ways > 1:
+            # What must take a letter ends the repetitions before it that cannot; what may take none does not.
+            self._row = [each for each in self._row if least == 0 or _overlap(each, letters)] + [letters]
+            in_a_row = sum(_overlap(each, letters) for each in self._row)
+            if in_a_row > MOST_IN_A_ROW:
+                return f"{in_a_row} repetitions in a row over the same letters are tried in very many ways"
+        self._last = None
+        # A lazy or possessive sign belongs to the repetition.
+        if self._ahead in ("?", "+"):
+            self.place += 1
+        return None
+
+    def _letters(self) -> str | None:
+        refused, letters = self._part()
+        # A letter that a repetition before cannot take ends it.
+        if self._ahead not in ("*", "?", "{"):
+            self._row = [each for each in self._row if _overlap(each, letters)]
+        self._last = (letters, 1)
+        return refused
 
     def _group_head(self) -> str:
         """Skips what opens a group; the flags it sets."""
