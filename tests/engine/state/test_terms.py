@@ -75,7 +75,7 @@ def told(pipeline: Pipeline = THEN) -> dict[str, Any]:
 
 def replaying(now: Pipeline) -> Replaying:
     nothing: Any = None
-    return Replaying(now, nothing, nothing, nothing, {}, {}, {}, nothing)
+    return Replaying(now, nothing, nothing, nothing, {}, {}, {}, nothing, nothing)
 
 
 def recalled(value: dict[str, Any], now: Pipeline = THEN) -> Pipeline:
