@@ -17,7 +17,6 @@ from headrace.bench.cluster import executor_of
 from headrace.engine import Hooks, Manifest, build_session
 from headrace.engine.operators import keyed
 from headrace.model import KeyedDecision, KeyedState, Move, Residence, plain
-from headrace.policies import FluxSettings
 
 MOVE_AT, DEATH_AT = 4, 7
 
@@ -28,7 +27,7 @@ def main(master: str, home: Path, schema: str, sql: str, lateness: str) -> None:
     spark = build_session("keyed", master, conf)
     epochs: list[dict[str, Any]] = []
 
-    def decide(state: KeyedState, bins: int, settings: FluxSettings, merges: bool) -> KeyedDecision:
+    def decide(state: KeyedState, bins: int, *_: object, **__: object) -> KeyedDecision:
         owners, moves = list(state.owners), list[Move]()
         if len(epochs) == MOVE_AT:
             mini = max(range(len(owners)), key=lambda m: state.state_bytes[m])
