@@ -151,11 +151,11 @@ def test_check_refuses_what_a_run_would(spec: Path, capsys: pytest.CaptureFixtur
     spec.write_text(
         spec.read_text().replace(
             "SELECT COUNT(*) AS n FROM r [WINDOW 60 s SLIDE 20 s]",
-            "SELECT approx_percentile(k, 0.5) AS p FROM r [PARTITION BY k ROWS 3]",
+            "SELECT approx_percentile(ts, 0.5) AS p FROM r [PARTITION BY k ROWS 3]",
         )
     )
     assert _run(["check", str(spec)], False) == 2
-    assert "approx_percentile needs a number, not STRING" in capsys.readouterr().err
+    assert "approx_percentile needs a number, not TIMESTAMP" in capsys.readouterr().err
 
 
 def test_explain_knows_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,11 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +68,14 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _names_below(process: psutil.Process) -> set[str]:
+    names = set()
+    for child in process.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.add(child.name())
+    return names
+
+
 class Process:
     """`headrace run`, as a user starts it."""
 
@@ -90,6 +100,15 @@ class Process:
             if fits(line):
                 return
         raise AssertionError("".join(seen))
+
+    def starts_spark(self) -> None:
+        """Waits until it has started Java."""
+        mine, deadline = psutil.Process(self.started.pid), time.monotonic() + 300
+        while "java" not in _names_below(mine):
+            assert self.started.poll() is None
+            assert time.monotonic() < deadline
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.started.wait(0.1)
 
     def said(self, event: str, words: str = "") -> None:
         def fits(line: str) -> bool:
@@ -122,7 +141,7 @@ def launch(home: Path) -> Iterator[Callable[[], Process]]:
 def test_signals_in_every_phase_of_a_run(home: Path, launch: Callable[[], Process]) -> None:
     # While Spark starts nothing is under way: the first signal is enough.
     process = launch()
-    process.read_until(process.started.stderr, lambda line: "WARNING" in line)
+    process.starts_spark()
     process.send(signal.SIGINT)
     code, errors = process.end()
     assert code == 128 + signal.SIGINT

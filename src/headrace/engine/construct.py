@@ -111,7 +111,9 @@ def build_epochs(
         JoinOperator(io, point.state_folder, hooks.probe, settings.join, tuning.join_bytes),
         KeyedOperator(spark, point, io, tuning.flux, lambda: bin_bytes_from(spark), hooks.probe),
         shedding,
-        AggregateOperator(answering, settings.schedule, None if once else trigger_s),
+        AggregateOperator(
+            answering, settings.schedule, None if once else trigger_s, settings.engine().shedding != "off"
+        ),
     )
     for operator in operators:
         operator.check(Checked(standing.workload.flows, standing.manifest.nodes, steps))

@@ -40,10 +40,13 @@ class _Epoch:
 
 
 class AggregateOperator:
-    """Answers all windowed aggregates; one schedule decides for all of them when that is."""
+    """Answers all windowed aggregates; one schedule decides for all of them when that is.
 
-    def __init__(self, answering: Answering, policy: str, trigger_s: float | None) -> None:
-        self._answering, self._policy, self._trigger_s = answering, policy, trigger_s
+    `may_wait` says that answers of a run without a trigger may come late under overload.
+    """
+
+    def __init__(self, answering: Answering, policy: str, trigger_s: float | None, may_wait: bool = False) -> None:
+        self._answering, self._policy, self._trigger_s, self._may_wait = answering, policy, trigger_s, may_wait
 
     def check(self, checked: Checked) -> None:
         return
@@ -59,7 +62,8 @@ class AggregateOperator:
 
     def _epoch_s(self, ask: Ask) -> float | None:
         """How long an epoch may take, answers included; None: as long as it needs, unless answers are to come late."""
-        if ask.flush is not None or self._trigger_s or not ask.acts(Remedy.ANSWER_LATE):
+        late = self._may_wait and ask.acts(Remedy.ANSWER_LATE)
+        if ask.flush is not None or self._trigger_s or not late:
             return None if ask.flush else self._trigger_s
         return epoch_seconds(0.0, ask.standing.manifest.shedding.costs.fixed_s)
 

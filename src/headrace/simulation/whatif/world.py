@@ -281,7 +281,8 @@ class World:
 
     def _answers_s(self) -> float:
         """How long an epoch may take, answers included; 0 is as long as it needs."""
-        if self.trigger_s or not self.record.shedding.remedies.acts(Remedy.ANSWER_LATE):
+        may_wait = self.settings.shedding != "off"
+        if self.trigger_s or not (may_wait and self.record.shedding.remedies.acts(Remedy.ANSWER_LATE)):
             return self.trigger_s
         return epoch_seconds(0.0, self.record.shedding.costs.fixed_s)
 
