@@ -16,6 +16,8 @@ from headrace.errors import SpecError
 from headrace.hiding import hidden, hide
 from headrace.language import load_pipeline
 from headrace.planning import Recorded
+from headrace.reproduce.figure import Made, Picture
+from headrace.reproduce.report import draw_picture
 from headrace.simulation.whatif import (
     COLUMNS,
     Found,
@@ -76,11 +78,11 @@ def _recorded(root: str) -> Recorded:
     return read_recorded(root)
 
 
-# Files of `--out`: columns of the rows, and what their pictures say.
+# Files of `--out`: columns of the rows, their unit, and what their pictures say.
 PICTURES = {
-    "lag.png": (("lag_s",), "seconds that the oldest row has waited at the end of its epoch"),
-    "epochs.png": (("admit_s", "absorb_s", "answer_s"), "seconds of an epoch's parts"),
-    "rows.png": (("rows", "waiting"), "rows that epochs take, and that wait"),
+    "lag.png": (("lag_s",), "seconds", "seconds that the oldest row has waited at the end of its epoch"),
+    "epochs.png": (("admit_s", "absorb_s", "answer_s"), "seconds", "seconds of an epoch's parts"),
+    "rows.png": (("rows", "waiting"), "rows", "rows that epochs take, and that wait"),
 }
 
 
@@ -95,28 +97,12 @@ def _write(out: Path, prediction: Prediction) -> None:
         (out / "summary.txt").write_text(hide(prediction_text(prediction)) + "\n")
     except OSError as exc:
         raise SpecError(f"--out {out}: {exc.strerror or exc}") from exc
-    for name, (columns, title) in PICTURES.items():
-        _draw(out / name, rows, columns, f"{prediction.pipeline}: {title}")
+    for name, (columns, unit, title) in PICTURES.items():
+        _draw(out / name, rows, columns, unit, f"{prediction.pipeline}: {title}")
 
 
-def _draw(path: Path, rows: list[tuple[Any, ...]], columns: tuple[str, ...], title: str) -> None:
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        raise SpecError("pictures need matplotlib: pip install 'headrace[plot]'") from None
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure
-
-    figure: Any = Figure(figsize=(7.5, 4))
-    axes: Any = figure.subplots()
-    minutes = [row[COLUMNS.index("began_s")] / 60 for row in rows]
-    for column in columns:
-        axes.plot(minutes, [row[COLUMNS.index(column)] for row in rows], label=column)
-    axes.set_xlabel("minutes")
-    axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    if len(columns) > 1:
-        axes.legend(frameon=False, fontsize="small")
-    axes.set_title(hide(title), fontsize="medium")
-    # Without the time of its making, the same seed makes the same file.
-    figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
+def _draw(path: Path, rows: list[tuple[Any, ...]], columns: tuple[str, ...], unit: str, title: str) -> None:
+    """A line for each of some columns, over the minutes."""
+    began = COLUMNS.index("began_s")
+    points = tuple((row[began] / 60, row[COLUMNS.index(name)], name) for name in columns for row in rows)
+    draw_picture(path, hide(title), Made(("minutes", unit, "what"), points, ()), Picture("minutes", unit, "what"))

@@ -48,8 +48,8 @@ class ReadLinkFiles:
 
     def _typed(self, uri: str, table: pa.Table, dated_us: int | None) -> pa.Table:
         if dated_us is not None:
-            times = pa.array([dated_us], pa.int64()).cast(self.schema.field(self.time).type)
-            table = table.append_column(self.time, pa.chunked_array([times.take(pa.array([0] * table.num_rows))]))
+            time = pa.scalar(dated_us, pa.int64()).cast(self.schema.field(self.time).type)
+            table = table.append_column(self.time, pa.repeat(time, table.num_rows))
         if table.column_names != self.schema.names and set(table.column_names) != set(self.schema.names):
             raise CorruptStateError(
                 f"link file {uri} has the columns {', '.join(table.column_names)}, not {', '.join(self.schema.names)}"

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.errors import SpecError
 from headrace.reproduce.figure import Claim, Figure, Made, Paper, Picture, Value
 
-__all__ = ["report_text", "write_figure", "write_report"]
+__all__ = ["draw_picture", "report_text", "write_figure", "write_report"]
 
 # One made figure of a paper.
 Found = tuple[Paper, Figure, Made]
@@ -24,7 +24,9 @@ def write_figure(out: Path, paper: Paper, figure: Figure, made: Made) -> None:
         writer.writerow(made.columns)
         writer.writerows([_plain(value) for value in row] for row in made.rows)
     for number, picture in enumerate(made.pictures):
-        _draw(out / _picture(paper, figure, number), f"{paper.name} {figure.name}: {figure.title}", made, picture)
+        draw_picture(
+            out / _picture(paper, figure, number), f"{paper.name} {figure.name}: {figure.title}", made, picture
+        )
 
 
 def write_report(out: Path, found: Sequence[Found], how: str = "headrace reproduce") -> Path:
@@ -71,7 +73,8 @@ def _plain(value: Value) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _draw(path: Path, title: str, made: Made, picture: Picture) -> None:
+def draw_picture(path: Path, title: str, made: Made, picture: Picture) -> None:
+    """Draws columns of some rows to a file."""
     try:
         import matplotlib
     except ModuleNotFoundError:

@@ -57,7 +57,7 @@ class Links:
 
 
 def open_links(ends: LinkEnds, pipeline: Pipeline, spark: SparkSession, checkpoint: Checkpoint, hooks: Hooks) -> Links:
-    """The links of a site ."""
+    """The links of a site, opened at this end."""
     sends, receives = (
         tuple(LinkFolder(link, open_storage(f"{ends.path}/{link.id}", spark)) for link in links)
         for links in (ends.sends, ends.receives)
@@ -66,7 +66,5 @@ def open_links(ends: LinkEnds, pipeline: Pipeline, spark: SparkSession, checkpoi
     received = {link.stream for link in ends.receives}
     streams = tuple(stream for stream in pipeline.streams if stream.name in received)
     receiving = Receiving(receives, streams, checkpoint, hooks.probe)
-    sending = Sending(
-        sends, reads, checkpoint, ends.limit_bytes, spark.sparkContext, hooks.on_note, hooks.probe
-    )  # fmt: skip
+    sending = Sending(sends, reads, checkpoint, ends.limit_bytes, spark.sparkContext, hooks.on_note, hooks.probe)
     return Links(sending, receiving, ends, checkpoint)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.engine.failures import failure_of
 from headrace.engine.operators.projection import text_literal
 from headrace.engine.sources.messages import CORRUPT
 from headrace.engine.sources.read import read_stream
-from headrace.model import Column, Stream
+from headrace.errors import EngineError
+from headrace.model import Column, Stream, shown
 from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Refused", "StreamSample", "Taken", "look", "take"]
 
-# A source that brings nothing for so long has nothing.
-PATIENCE_S = 30.0
 # Of unparseable lines so many are looked at closely.
 MOST_LINES = 200
 # The share of rows that the suggested lateness admits, as promised in the documents.
@@ -84,10 +82,8 @@ class Taken:
         return self.rows.selectExpr("*", reason, f"unix_micros({when}) AS _us")
 
 
-def take(
-    spark: SparkSession, stream: Stream, most: int, folder: str, clock: Callable[[], float] = time.monotonic
-) -> Taken:
-    """The first rows of a stream, at most so many, as its source gives them to an epoch."""
+def take(spark: SparkSession, stream: Stream, most: int, folder: str) -> Taken:
+    """The first rows of a stream, at most so many, as its source gives them to an epoch; EngineError if it cannot."""
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     # One file, or so many messages, at a time.
@@ -105,15 +101,12 @@ def take(
 
     writer = source.writeStream.foreachBatch(keep).option("checkpointLocation", f"{folder}/spark")
     query = writer.trigger(availableNow=True).start()
-    heard, seen = clock(), -1
-    while not query.awaitTermination(1) and sum(counts.values()) < most:
-        if len(counts) != seen:
-            heard, seen = clock(), len(counts)
-        elif clock() - heard > PATIENCE_S:
-            break
+    try:
+        while not query.awaitTermination(1) and sum(counts.values()) < most:
+            pass
+    except Exception as failure:
+        raise EngineError(f"stream '{stream.name}' cannot be read: {shown(failure_of(failure).text)}") from failure
     query.stop()
-    if (failure := query.exception()) is not None:
-        raise failure
     schema = source.schema.add(PLACE, "long").add(BATCH, "integer")
     rows = spark.read.schema(schema).parquet(f"{folder}/rows") if counts else spark.createDataFrame([], schema)
     return Taken(stream, rows, lenient)
