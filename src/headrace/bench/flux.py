@@ -6,6 +6,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,18 +47,29 @@ TROUBLES = ("skew", "slow", "memory")
 ALTERNATES, ALTERNATING_BUDGET = 3, 1 << 20
 # The share of the time in which the slowed executor runs.
 SPEED = 0.4
+CONF = {
+    "spark.executor.memory": "768m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.headrace.flux.minis": str(MINIS),
+}
 # Epochs in which everything is compiled and state grows; then some without trouble, then trouble begins.
 WARM, CALM = 4, 4
 
 
 @dataclass
 class _Side:
-    """What a run did: rows per second of every epoch, and what its keyed operator observed."""
+    """What a run did: rows per second of each epoch, what its keyed operator observed, and if its results are right."""
 
     rates: list[float] = field(default_factory=list)
     observed: list[dict[str, Any]] = field(default_factory=list)
     moves: int = 0
     moved_bytes: int = 0
+    correct: bool = False
+
+    @property
+    def verdict(self) -> str:
+        return "equal DuckDB's" if self.correct else "DIFFER from DuckDB's"
 
     @property
     def calm(self) -> float:
@@ -84,6 +96,19 @@ class _Side:
             passed += self.observed[number]["epoch_s"]
         return None
 
+    def measures(self) -> dict[str, Any]:
+        return {
+            "rows_per_s": [round(rate) for rate in self.rates],
+            "calm_rows_per_s": round(self.calm),
+            "steady_rows_per_s": round(self.steady),
+            "recovered_s": self.recovered_s(),
+            "moves": self.moves,
+            "moved_bytes": self.moved_bytes,
+            "loaded_bytes": [each["loaded_bytes"] for each in self.observed],
+            "waiting": [each["waiting"] for each in self.observed],
+            "longest_epoch_s": max(each["epoch_s"] for each in self.observed[WARM:]),
+        }
+
 
 def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
     """A filter of outliers (median and median deviation of a key's last 1000 values, for each row), a function of the
@@ -103,89 +128,90 @@ def bench_flux(quick: bool, say: Say) -> dict[str, Any]:
     `correct` compares the results of some keys with DuckDB's, and counts those of all.
     """
     epochs, rows = (WARM + CALM + 9, 40_000) if quick else (WARM + CALM + 24, 80_000)
-    sides: dict[str, _Side] = {}
-    correct = True
+    troubles = TROUBLES if quick else (*TROUBLES, "alternating")
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         home = Path(folder)
         with LocalCluster(home / "cluster", EXECUTORS) as cluster:
-            conf = {
-                "spark.executor.memory": "768m",
-                "spark.driver.host": "127.0.0.1",
-                "spark.driver.bindAddress": "127.0.0.1",
-                "spark.headrace.flux.minis": str(MINIS),
-            }
-            spark = build_session("bench flux", cluster.url, conf)
+            spark = build_session("bench flux", cluster.url, CONF)
             try:
-                keys = _Keys.found(spark)
-                troubles = TROUBLES if quick else (*TROUBLES, "alternating")
-                say("warming up")
-                _write(home / "rows_warm", keys, WARM + CALM, rows, "none")
-                _run(spark, home / "rows_warm", home / "warm", "off", "none")
-                sides["rows"], plain_rows, same = _rows(spark, home, keys, 5 * rows)
-                correct &= same
-                say(
-                    f"median of {LAST} rows: {sides['rows'].steady:,.0f} rows/s, applyInPandasWithState with pandas' "
-                    f"rolling median: {plain_rows:,.0f}; results {_verdict(same)}"
-                )
-                say(f"writing {len(troubles) * epochs * rows:,} rows")
-                for trouble in troubles:
-                    source = home / f"rows_{trouble}"
-                    _write(source, keys, epochs, rows, trouble)
-                    for moves in ("off", "auto"):
-                        name = f"{trouble}_{'flux' if moves == 'auto' else 'static'}"
-                        sides[name] = side = _run(spark, source, home / name, moves, trouble)
-                        same = _same(source, home / name / "out", keys, FILTER)
-                        correct &= same
-                        say(
-                            f"{name}: {side.calm:,.0f} rows/s, with trouble {side.steady:,.0f} in the end, "
-                            f"{side.moves} moves, {side.step_share:.0%} of the time in the step; "
-                            f"results {_verdict(same)}"
-                        )
-                plain = _spark_state(spark, home / "rows_skew", home / "plain", filtering(FILTERED), epochs)
-                say(f"applyInPandasWithState, skewed: {plain:,.0f} rows/s")
+                ground = _Ground(spark, home, _Keys.found(spark), epochs, rows, say)
+                ground.warm_up()
+                even, plain_even = ground.even()
+                sides = {"rows": even, **ground.troubled(troubles)}
+                plain = ground.spark_state()
             finally:
                 spark.stop()
+    measures = {name: side.measures() for name, side in sides.items()} | {
+        "trouble_at_epoch": WARM + CALM,
+        "spark_state_rows_per_s": round(plain),
+        "spark_rows_rows_per_s": round(plain_even),
+        "peak_bytes": peak_bytes(),
+    }
+    ratios = {**_ratios(sides, troubles, plain), "rows_vs_spark": sides["rows"].steady / plain_even}
+    return result("flux", all(side.correct for side in sides.values()), ratios, measures)
+
+
+def _ratios(sides: Mapping[str, _Side], troubles: Sequence[str], plain: float) -> dict[str, float]:
     ideal = {"skew": sides["skew_flux"].calm, "slow": sides["slow_flux"].calm * (1 + SPEED) / 2}
-    ratios = {
+    return {
         **{f"{t}_vs_static": sides[f"{t}_flux"].steady / sides[f"{t}_static"].steady for t in troubles},
         **{f"{t}_vs_ideal": sides[f"{t}_flux"].steady / ideal[t] for t in ideal},
         "vs_spark_state": sides["skew_flux"].steady / plain,
-        "rows_vs_spark": sides["rows"].steady / plain_rows,
     }
-    measures: dict[str, Any] = {
-        name: {
-            "rows_per_s": [round(rate) for rate in side.rates],
-            "calm_rows_per_s": round(side.calm),
-            "steady_rows_per_s": round(side.steady),
-            "recovered_s": side.recovered_s(),
-            "moves": side.moves,
-            "moved_bytes": side.moved_bytes,
-            "loaded_bytes": [each["loaded_bytes"] for each in side.observed],
-            "waiting": [each["waiting"] for each in side.observed],
-            "longest_epoch_s": max(each["epoch_s"] for each in side.observed[WARM:]),
-        }
-        for name, side in sides.items()
-    }
-    measures |= {
-        "trouble_at_epoch": WARM + CALM,
-        "spark_state_rows_per_s": round(plain),
-        "spark_rows_rows_per_s": round(plain_rows),
-        "peak_bytes": peak_bytes(),
-    }
-    return result("flux", correct, ratios, measures)
 
 
-def _verdict(same: bool) -> str:
-    return "equal DuckDB's" if same else "DIFFER from DuckDB's"
+@dataclass(frozen=True)
+class _Ground:
+    """Where all sides run: a session on the cluster, a folder, and how many rows each run reads."""
 
+    spark: SparkSession
+    home: Path
+    keys: _Keys
+    epochs: int
+    rows: int
+    say: Say
 
-def _rows(spark: SparkSession, home: Path, keys: _Keys, rows: int) -> tuple[_Side, float, bool]:
-    """A median over rows in SQL, and what a user of Spark would write for it: rows per second, and if ours is right."""
-    source, epochs = home / "rows_even", WARM + CALM + 6
-    _write(source, keys, epochs, rows, "none")
-    side = _run(spark, source, home / "rows", "auto", "none", MEDIAN)
-    plain = _spark_state(spark, source, home / "plain_rows", rolling(LAST), epochs)
-    return side, plain, _same(source, home / "rows" / "out", keys, MEDIAN)
+    def warm_up(self) -> None:
+        self.say("warming up")
+        _write(self.home / "rows_warm", self.keys, WARM + CALM, self.rows, "none")
+        _run(self.spark, self.home / "rows_warm", self.home / "warm", "off", "none")
+
+    def even(self) -> tuple[_Side, float]:
+        """A median over rows in SQL, and rows per second of what a user of Spark would write for it; keys are even."""
+        source, epochs = self.home / "rows_even", WARM + CALM + 6
+        _write(source, self.keys, epochs, 5 * self.rows, "none")
+        side = _run(self.spark, source, self.home / "rows", "auto", "none", MEDIAN)
+        plain = _spark_state(self.spark, source, self.home / "plain_rows", rolling(LAST), epochs)
+        side.correct = _same(source, self.home / "rows" / "out", self.keys, MEDIAN)
+        self.say(
+            f"median of {LAST} rows: {side.steady:,.0f} rows/s, applyInPandasWithState with pandas' "
+            f"rolling median: {plain:,.0f}; results {side.verdict}"
+        )
+        return side, plain
+
+    def troubled(self, troubles: Sequence[str]) -> dict[str, _Side]:
+        """The filter of outliers under each trouble, without moves and with them."""
+        self.say(f"writing {len(troubles) * self.epochs * self.rows:,} rows")
+        sides: dict[str, _Side] = {}
+        for trouble in troubles:
+            source = self.home / f"rows_{trouble}"
+            _write(source, self.keys, self.epochs, self.rows, trouble)
+            for moves, called in (("off", "static"), ("auto", "flux")):
+                name = f"{trouble}_{called}"
+                sides[name] = side = _run(self.spark, source, self.home / name, moves, trouble)
+                side.correct = _same(source, self.home / name / "out", self.keys, FILTER)
+                self.say(
+                    f"{name}: {side.calm:,.0f} rows/s, with trouble {side.steady:,.0f} in the end, {side.moves} moves, "
+                    f"{side.step_share:.0%} of the time in the step; results {side.verdict}"
+                )
+        return sides
+
+    def spark_state(self) -> float:
+        """Rows per second of Spark's own keyed state over the skewed rows."""
+        source, work = self.home / "rows_skew", filtering(FILTERED)
+        plain = _spark_state(self.spark, source, self.home / "plain", work, self.epochs)
+        self.say(f"applyInPandasWithState, skewed: {plain:,.0f} rows/s")
+        return plain
 
 
 @dataclass(frozen=True)
