@@ -70,28 +70,10 @@ def bench_ingest(quick: bool, say: Say) -> dict[str, Any]:
         write_rows(home / "rows", epochs, per_epoch)
         write_rows(home / "tiny", tiny, 1000)
         spark = build_session("bench ingest", conf={"spark.driver.memory": "4g"})
-        sides: dict[str, Callable[[Path], _Outcome]] = {
-            "spark": lambda out: _Outcome(**plain.ask("windowed", source=home / "rows", out=out, skip=2, **_WINDOWED)),
-            "tuned": lambda out: _tuned(spark, home / "rows", out),
-            "headrace": lambda out: run_on_files(spark, home / "rows", out),
-        }
-        found: dict[str, list[_Outcome]] = {name: [] for name in sides}
-        # Turn and turn about, so that a slow moment of the machine does not fall on one side only; the first turn is
-        # for the compilers behind each side.
-        for turn in range(2 if quick else 4):
-            for name, side in sides.items():
-                outcome = side(home / f"{name}{turn}")
-                say(f"{name}: {rows / outcome.seconds:,.0f} rows/s{' (warming up)' if turn == 0 else ''}")
-                if turn:
-                    found[name].append(outcome)
+        found = _in_turns(spark, plain, home, rows, 2 if quick else 4, say)
         correct = _same(home / "spark1" / "q", home / "headrace1" / "q", home / "rows")
         say("results are the same" if correct else "RESULTS DIFFER")
-        empty = plain.ask("empty", source=home / "tiny", out=home / "empty", skip=WARM_EPOCHS, files=1, schema=SCHEMA)
-        tuned_empty = measured(
-            empty_batches(spark, str(home / "tiny"), 1, SCHEMA), str(home / "tuned_empty"), WARM_EPOCHS
-        )
-        fixed = run_on_files(spark, home / "tiny", home / "fixed", files=1, skip=WARM_EPOCHS)
-        say(f"an empty epoch takes {empty['batch_s']:.3f} s, ours of 1000 rows {fixed.batch_s:.3f} s")
+        costs, fixed = _fixed_costs(spark, plain, home, say)
     speed = {name: rows / statistics.median(o.seconds for o in outcomes) for name, outcomes in found.items()}
     epoch_s = {
         f"{n}_epoch_s": round(statistics.median(o.batch_s for o in outcomes), 4) for n, outcomes in found.items()
@@ -102,15 +84,14 @@ def bench_ingest(quick: bool, say: Say) -> dict[str, Any]:
         {
             "vs_spark": speed["headrace"] / speed["spark"],
             "vs_tuned_spark": speed["headrace"] / speed["tuned"],
-            "fixed_cost_over_empty": fixed.batch_s / empty["batch_s"],
-            "fixed_cost_over_tuned_empty": fixed.batch_s / tuned_empty["batch_s"],
+            "fixed_cost_over_empty": fixed.batch_s / costs["empty_epoch_s"],
+            "fixed_cost_over_tuned_empty": fixed.batch_s / costs["tuned_empty_epoch_s"],
         },
         {
             **{f"{name}_rows_per_s": round(value) for name, value in speed.items()},
             **epoch_s,
             "headrace_steps_s": found["headrace"][-1].steps_s,
-            "empty_epoch_s": empty["batch_s"],
-            "tuned_empty_epoch_s": tuned_empty["batch_s"],
+            **costs,
             "headrace_tiny_epoch_s": fixed.batch_s,
             "headrace_tiny_steps_s": fixed.steps_s,
             "jobs_per_epoch": fixed.jobs,
@@ -118,6 +99,37 @@ def bench_ingest(quick: bool, say: Say) -> dict[str, Any]:
             "rows_per_epoch": per_epoch,
         },
     )
+
+
+def _in_turns(
+    spark: SparkSession, plain: PlainSpark, home: Path, rows: int, turns: int, say: Say
+) -> dict[str, list[_Outcome]]:
+    """What each side did with the rows, in every turn but the first, which is for the compilers behind each side."""
+    source = home / "rows"
+    sides: dict[str, Callable[[Path], _Outcome]] = {
+        "spark": lambda out: _Outcome(**plain.ask("windowed", source=source, out=out, skip=2, **_WINDOWED)),
+        "tuned": lambda out: _tuned(spark, source, out),
+        "headrace": lambda out: run_on_files(spark, source, out),
+    }
+    found: dict[str, list[_Outcome]] = {name: [] for name in sides}
+    # Turn and turn about, so that a slow moment of the machine does not fall on one side only.
+    for turn in range(turns):
+        for name, side in sides.items():
+            outcome = side(home / f"{name}{turn}")
+            say(f"{name}: {rows / outcome.seconds:,.0f} rows/s{' (warming up)' if turn == 0 else ''}")
+            if turn:
+                found[name].append(outcome)
+    return found
+
+
+def _fixed_costs(spark: SparkSession, plain: PlainSpark, home: Path, say: Say) -> tuple[dict[str, float], _Outcome]:
+    """Seconds of Spark's empty epochs over the small files, by measure, and what the engine does with these files."""
+    source = home / "tiny"
+    empty = plain.ask("empty", source=source, out=home / "empty", skip=WARM_EPOCHS, files=1, schema=SCHEMA)
+    tuned = measured(empty_batches(spark, str(source), 1, SCHEMA), str(home / "tuned_empty"), WARM_EPOCHS)
+    fixed = run_on_files(spark, source, home / "fixed", files=1, skip=WARM_EPOCHS)
+    say(f"an empty epoch takes {empty['batch_s']:.3f} s, ours of 1000 rows {fixed.batch_s:.3f} s")
+    return {"empty_epoch_s": empty["batch_s"], "tuned_empty_epoch_s": tuned["batch_s"]}, fixed
 
 
 def write_rows(folder: Path, epochs: int, rows: int) -> None:
