@@ -83,33 +83,17 @@ def start(
         verify_state(io, manifest)
         links.begin(manifest)
         starting = _Starting(
-            pipeline, spark, judged, settings, point, io, given, sources, functions or {}, steps or {}, hooks, links
-        )
+            pipeline, spark, judged, settings, point, io, given, sources, paced, functions or {}, steps or {}, hooks,
+            links, once,
+        )  # fmt: skip
         page = MetricsPage()
         # An epoch that was begun ends first, as it was decided; the pipeline of now goes on from there.
         replayed = starting.replay(manifest, hooks.watched_by(page.decided, page.committed))
         hooks.on_replayed()
-        standing = starting.standing(replayed)
-        intake, built = starting.epochs(standing, paced, once, page)
-        sources |= read_with_intake(spark, paced, intake.intake)
-        columns = columns_in_use(judged.queries, pipeline.streams)
-        united = unite(pipeline.streams, sources, columns)
-        if replayed.unfinished is not None:
-            built.epochs.flush(replayed.unfinished.reason)
-        server = _serve(pipeline, page, failing)
-        launched = partial(launch, pipeline.name, point, built.epochs, _every_ms(pipeline, once), links)
-        query = launched(united)
+        run = starting.go_on(replayed, page, flush, failing)
         failing.pop_all()
-    parts = Parts(
-        spark, pipeline, sources, judged.whole, point, io, built.epochs, built.operators, dict(standing.sinks), hooks,
-        launched, united, columns, paced, server,
-    )  # fmt: skip
-    run = Run(parts, query, once, flush)
-    page.lag = built.shedding.behind = run.waiting_rows
-    built.shedding.between = run.between_epochs_s
-    if server is not None:
-        hooks.on_note(f"metrics are at {server.url}")
-    intake.apply = run._set_intake if paced and not once else None
+    if run.metrics_url is not None:
+        hooks.on_note(f"metrics are at {run.metrics_url}")
     return run
 
 
@@ -144,10 +128,6 @@ def _bins(pipeline: Pipeline, spark: SparkSession) -> int:
     return pipeline.engine.bins or max(1, spark.sparkContext.defaultParallelism // 2)
 
 
-def _every_ms(pipeline: Pipeline, once: bool) -> int | None:
-    return None if once else pipeline.engine.trigger_us // 1000
-
-
 def _serve(pipeline: Pipeline, page: MetricsPage, failing: ExitStack) -> MetricsServer | None:
     """The server of the metrics page, if the pipeline wants one; closed if the start fails."""
     if pipeline.engine.metrics is None:
@@ -169,10 +149,12 @@ class _Starting:
     io: StateIo
     frames: Mapping[str, DataFrame]  # that need not be read: the caller's, and those of links
     reading: Mapping[str, DataFrame]  # all of them
+    paced: tuple[Stream, ...]  # whose intake the engine sets
     functions: SinkFunctions
     steps: StepFunctions
     hooks: Hooks
     links: Links
+    once: bool
 
     def replay(self, last: Manifest | None, hooks: Hooks) -> Replayed:
         """Runs the epoch after the last manifest as it was decided, if it was."""
@@ -202,19 +184,40 @@ class _Starting:
         refuse_later_epochs(sinks, self.point, manifest.epoch)
         return Standing(self.pipeline.streams, workload, sinks, manifest)
 
-    def epochs(
-        self, standing: Standing, paced: tuple[Stream, ...], once: bool, page: MetricsPage
-    ) -> tuple[IntakeControl, Built]:
+    def go_on(self, replayed: Replayed, page: MetricsPage, flush: bool, failing: ExitStack) -> Run:
+        """Has Spark read on from where the engine stands, in epochs of the pipeline as it is now."""
+        standing = self.standing(replayed)
+        intake, built = self.epochs(standing, page)
+        sources = {**self.reading, **read_with_intake(self.spark, self.paced, intake.intake)}
+        columns = columns_in_use(self.judged.queries, self.pipeline.streams)
+        united = unite(self.pipeline.streams, sources, columns)
+        if replayed.unfinished is not None:
+            built.epochs.flush(replayed.unfinished.reason)
+        server = _serve(self.pipeline, page, failing)
+        every_ms = None if self.once else self.pipeline.engine.trigger_us // 1000
+        launched = partial(launch, self.pipeline.name, self.point, built.epochs, every_ms, self.links)
+        query = launched(united)
+        parts = Parts(
+            self.spark, self.pipeline, sources, self.judged.whole, self.point, self.io, built.epochs, built.operators,
+            dict(standing.sinks), self.hooks, launched, united, columns, self.paced, server,
+        )  # fmt: skip
+        run = Run(parts, query, self.once, flush)
+        page.lag = built.shedding.behind = run.waiting_rows
+        built.shedding.between = run.between_epochs_s
+        intake.apply = run._set_intake if self.paced and not self.once else None
+        return run
+
+    def epochs(self, standing: Standing, page: MetricsPage) -> tuple[IntakeControl, Built]:
         """Epochs that can run, and the control of how much the paced streams give to each."""
         names = sources_of(standing.streams, self.reading)
         log = FileLog(self.point.storage, names, self.spark)
         coming = ComingRows(self.point.storage, names, log)
-        trigger_s = 0.0 if once else self.pipeline.engine.trigger_us / SECOND_US
-        intake = IntakeControl(paced, intake_before(self.point), trigger_s, log, self.hooks.on_note)
+        trigger_s = 0.0 if self.once else self.pipeline.engine.trigger_us / SECOND_US
+        intake = IntakeControl(self.paced, intake_before(self.point), trigger_s, log, self.hooks.on_note)
         hooks = self.hooks.watched_by(page.decided, page.committed, intake.committed)
         built = build_epochs(
             self.spark, self.point, self.io, standing, self.settings, self.judged.corrupt, self.steps,
-            intake.intake if paced else None, once, coming.of, hooks, self.links,
+            intake.intake if self.paced else None, self.once, coming.of, hooks, self.links,
         )  # fmt: skip
         return intake, built
 
