@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -96,60 +96,88 @@ def examine(
 
     With `site` only what that site needs must be there.
     """
-    problems: list[Problem] = []
-    notes: list[str] = []
-
-    @contextmanager
-    def noting() -> Iterator[None]:
-        try:
-            yield
-        except SpecError as error:
-            problems.extend(error.problems)
-
     try:
         pipeline = load_pipeline(spec)
     except SpecError as error:
         return Examined(None, error.problems)
-    notes += pipeline.notes
-    settings = {**dict(pipeline.engine.conf), **(conf or {})}
     make_importable(spec)
-    problems += lacking_packages(pipeline.queries)
-    with noting():
+    settings = {**dict(pipeline.engine.conf), **(conf or {})}
+    findings = _Findings(spec, pipeline, notes=list(pipeline.notes))
+    with findings.noting():
         tuning_of(settings)
-    for query in pipeline.queries:
-        with noting():
-            plan_query(query)
-        for what, function in _functions(query):
-            missing = why_missing(function)
-            if missing is not None:
-                problems.append(Problem(f"{what} '{function}' is not there: {missing}", query=query.name))
-    if pipeline.network is not None and not problems:
-        placed = place(pipeline, plan_pipeline(pipeline)[0])
-        if isinstance(placed.found, Infeasible):
-            # A bound on latency holds whatever flows; a capacity is judged by rates that may be guesses.
-            said = f"there is no placement: {placed.found.reason}"
-            notes.append(said) if placed.found.best_latency_ms is None else problems.append(
-                Problem(
-                    said, file=str(spec), line=line_of(spec, "placement"), hint="allow more in placement.max_latency"
-                )
-            )
-    around = pipeline
-    if (pipeline.network is not None or site is not None) and not problems:
-        with noting():
-            parts = parts_to_run(pipeline, site)
-            around = pipeline if site is None else parts[site].pipeline
-    for found in look_around(around, settings):
-        problem = replace(found.problem, file=str(spec), line=line_of(spec, *found.keys))
-        notes.append(str(problem)) if found.note else problems.append(problem)
-    if spark and not problems:
+    findings.of_queries()
+    findings.of_placement()
+    findings.of_surroundings(site, settings)
+    if spark:
+        findings.of_spark(conf or {})
+    named = (problem if problem.file else replace(problem, file=str(spec)) for problem in findings.problems)
+    return Examined(pipeline, tuple(named), tuple(findings.notes))
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What is wrong with a pipeline, and what is to be known besides; some checks need that none before has failed."""
+
+    spec: Path
+    pipeline: Pipeline
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Notes the problems that a check raises."""
+        try:
+            yield
+        except SpecError as error:
+            self.problems.extend(error.problems)
+
+    def of_queries(self) -> None:
+        """Packages, plans and functions that are not there."""
+        self.problems.extend(lacking_packages(self.pipeline.queries))
+        for query in self.pipeline.queries:
+            with self.noting():
+                plan_query(query)
+            for what, function in _functions(query):
+                missing = why_missing(function)
+                if missing is not None:
+                    self.problems.append(Problem(f"{what} '{function}' is not there: {missing}", query=query.name))
+
+    def of_placement(self) -> None:
+        """Sites that no placement fits."""
+        if self.pipeline.network is None or self.problems:
+            return
+        placed = place(self.pipeline, plan_pipeline(self.pipeline)[0])
+        if not isinstance(placed.found, Infeasible):
+            return
+        said = f"there is no placement: {placed.found.reason}"
+        # A bound on latency holds whatever flows; a capacity is judged by rates that may be guesses.
+        if placed.found.best_latency_ms is None:
+            self.notes.append(said)
+        else:
+            line, hint = line_of(self.spec, "placement"), "allow more in placement.max_latency"
+            self.problems.append(Problem(said, file=str(self.spec), line=line, hint=hint))
+
+    def of_surroundings(self, site: str | None, settings: Mapping[str, str]) -> None:
+        """Files, folders and services that are not there; of one site, only those it needs."""
+        around = self.pipeline
+        if (around.network is not None or site is not None) and not self.problems:
+            with self.noting():
+                parts = parts_to_run(self.pipeline, site)
+                around = self.pipeline if site is None else parts[site].pipeline
+        for found in look_around(around, settings):
+            problem = replace(found.problem, file=str(self.spec), line=line_of(self.spec, *found.keys))
+            self.notes.append(str(problem)) if found.note else self.problems.append(problem)
+
+    def of_spark(self, conf: Mapping[str, str]) -> None:
+        """What only Spark can judge of expressions."""
+        if self.problems:
+            return
         from headrace.engine import build_session, judge, session_settings
 
-        session = build_session("check", conf=session_settings(pipeline, conf or {}))
-        for query in pipeline.queries:
-            with noting():
-                judge(query, pipeline.streams, session)
-    named = (problem if problem.file else replace(problem, file=str(spec)) for problem in problems)
-    return Examined(pipeline, tuple(named), tuple(notes))
+        session = build_session("check", conf=session_settings(self.pipeline, conf))
+        for query in self.pipeline.queries:
+            with self.noting():
+                judge(query, self.pipeline.streams, session)
 
 
 def _functions(query: Query) -> Iterator[tuple[str, str]]:
