@@ -7,7 +7,7 @@ plan of Spark's, and Spark's log says which epochs of which links a batch has.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,8 +27,8 @@ FORMAT = "headrace_links"
 MOST_EPOCHS = 100
 
 
-def links_source() -> type[DataSource]:
-    """The source to register with Spark; its option `folders` has by link the folder of what was sent."""
+def _reader() -> Callable[[dict[str, str]], DataSourceStreamReader]:
+    """What Spark asks for offsets."""
 
     class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def __init__(self, folders: dict[str, str]) -> None:
@@ -68,6 +68,13 @@ def links_source() -> type[DataSource]:
         def commit(self, end: dict[str, int]) -> None:
             """Nothing to forget: the receiver says by a file of its own what it has."""
 
+    return _Reader
+
+
+def links_source() -> type[DataSource]:
+    """The source to register with Spark; its option `folders` has by link the folder of what was sent."""
+    reader = _reader()
+
     class LinksSource(DataSource):
         """Registers the source with Spark."""
 
@@ -79,6 +86,6 @@ def links_source() -> type[DataSource]:
             return "nothing INT"
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            return _Reader(json.loads(self.options["folders"]))
+            return reader(json.loads(self.options["folders"]))
 
     return LinksSource

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,12 +19,12 @@ __all__ = ["synthetic_source"]
 _ROWS_PER_TASK = 250_000
 
 
-def synthetic_source() -> type[DataSource]:
-    """The source to register with Spark.
+# Classes that are made in a function travel to tasks as they are: executors have no module of the engine to find them
+# in.
 
-    Classes that are made in a function travel to tasks as they are: executors have no module of the engine to find
-    them in.
-    """
+
+def _reader() -> Callable[[dict[str, str]], DataSourceStreamReader]:
+    """What Spark asks for offsets and rows."""
 
     class _Range(InputPartition):
         def __init__(self, first: int, end: int) -> None:
@@ -61,6 +61,13 @@ def synthetic_source() -> type[DataSource]:
         def commit(self, end: dict[str, int]) -> None:
             """Nothing to forget: rows are made, not kept."""
 
+    return _Reader
+
+
+def synthetic_source() -> type[DataSource]:
+    """The source to register with Spark."""
+    reader = _reader()
+
     class SyntheticSource(DataSource):
         """Registers the source with Spark."""
 
@@ -72,6 +79,6 @@ def synthetic_source() -> type[DataSource]:
             return "ts TIMESTAMP, key STRING, value DOUBLE, amount INT, seq BIGINT"
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            return _Reader({key.lower(): value for key, value in self.options.items()})
+            return reader({key.lower(): value for key, value in self.options.items()})
 
     return SyntheticSource
