@@ -81,22 +81,8 @@ def many(
     limit_s: float,
 ) -> dict[str, Any]:
     """One StreamingQuery per windowed query, all at once; rows per second after `skip` batches, within a time limit."""
-    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-
-    running = []
-    for query in queries:
-        answers = (
-            spark.readStream.schema(schema)
-            .option("maxFilesPerTrigger", files)
-            .parquet(source)
-            .withWatermark("ts", late)
-            .groupBy(F.window("ts", f"{query['size']} seconds", f"{query['slide']} seconds"), *query["keys"])
-            .agg(F.expr(query["value"]).alias("v"))
-            .selectExpr("window.start AS window_start", "window.end AS window_end", *query["keys"], "v")
-        )
-        writer = answers.writeStream.format("parquet").option("path", str(Path(out) / query["name"]))
-        writer = writer.option("checkpointLocation", str(Path(out) / "state" / query["name"]))
-        running.append(writer.trigger(processingTime="0 seconds").start())
+    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(source).withWatermark("ts", late)
+    running = [_started(rows, Path(out), query) for query in queries]
 
     def done() -> list[int]:
         return [sum(p["numInputRows"] for p in query.recentProgress) for query in running]
@@ -120,6 +106,20 @@ def many(
     slowest = min(b - a for a, b in zip(before, after, strict=True))
     under_way = 0 if min(after) >= total else total // batches
     return {"rows_per_s": (slowest + under_way) / seconds, "seconds": seconds, "finished": min(after) >= total}
+
+
+def _started(rows: Any, out: Path, query: dict[str, Any]) -> Any:
+    """A StreamingQuery of its own for one windowed query."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    answers = (
+        rows.groupBy(F.window("ts", f"{query['size']} seconds", f"{query['slide']} seconds"), *query["keys"])
+        .agg(F.expr(query["value"]).alias("v"))
+        .selectExpr("window.start AS window_start", "window.end AS window_end", *query["keys"], "v")
+    )
+    writer = answers.writeStream.format("parquet").option("path", str(out / query["name"]))
+    writer = writer.option("checkpointLocation", str(out / "state" / query["name"]))
+    return writer.trigger(processingTime="0 seconds").start()
 
 
 def joined(

@@ -59,18 +59,7 @@ def bench_sharing(quick: bool, say: Say) -> dict[str, Any]:
         say(f"writing {epochs * ROWS:,} rows")
         write_packets(home / "rows", epochs, ROWS)
         write_packets(home / "few", spark_epochs, ROWS)
-        plain: dict[int, float] = {}
-        with PlainSpark() as other:
-            for per_group in (1,) if quick else (1, 5):
-                queries = packet_queries(per_group)
-                found = other.ask(
-                    "many", source=home / "few", out=home / f"spark{per_group}", skip=1, files=FILES, schema=SCHEMA,
-                    late=f"{LATENESS_S} seconds", queries=[_plain(query) for query in queries], batches=spark_epochs,
-                    limit_s=LIMIT_S,
-                )  # fmt: skip
-                plain[GROUPS * per_group] = found["rows_per_s"]
-                how = "" if found["finished"] else f", stopped after {found['seconds']:.0f} s"
-                say(f"plain Spark, {len(queries)} queries: {found['rows_per_s']:,.0f} rows/s{how}")
+        plain = _plain_spark(home, (1,) if quick else (1, 5), spark_epochs, say)
         spark = build_session("bench sharing", conf={"spark.driver.memory": "4g"})
         outcomes: dict[int, _Outcome] = {}
         correct = True
@@ -98,6 +87,23 @@ def bench_sharing(quick: bool, say: Say) -> dict[str, Any]:
             f"headrace_{n}_state_bytes": outcome.state_bytes,
         }
     return result("sharing", correct, ratios, {**measures, "peak_bytes": peak_bytes()})
+
+
+def _plain_spark(home: Path, sizes: Sequence[int], epochs: int, say: Say) -> dict[int, float]:
+    """Rows per second of plain Spark, by the number of queries."""
+    rates: dict[int, float] = {}
+    with PlainSpark() as other:
+        for per_group in sizes:
+            queries = packet_queries(per_group)
+            found = other.ask(
+                "many", source=home / "few", out=home / f"spark{per_group}", skip=1, files=FILES, schema=SCHEMA,
+                late=f"{LATENESS_S} seconds", queries=[_plain(query) for query in queries], batches=epochs,
+                limit_s=LIMIT_S,
+            )  # fmt: skip
+            rates[GROUPS * per_group] = found["rows_per_s"]
+            how = "" if found["finished"] else f", stopped after {found['seconds']:.0f} s"
+            say(f"plain Spark, {len(queries)} queries: {found['rows_per_s']:,.0f} rows/s{how}")
+    return rates
 
 
 def _plain(query: PacketQuery) -> dict[str, Any]:

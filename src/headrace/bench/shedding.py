@@ -173,25 +173,16 @@ def bench_shedding(quick: bool, say: Say) -> dict[str, Any]:
         _run(spark, home, "warm", lambda _: FIRST_RATE, step_s)
         capacity = _capacity(spark, home, step_s, say)
         say(f"the capacity is {capacity:,.0f} rows/s")
-
-        def rate(at: float) -> float:
-            return capacity * (BURST if calm_s <= at < calm_s + burst_s else 0.5)
-
-        seconds, file_rows = 2 * calm_s + burst_s, max(1, round(capacity * TICK_S))
-        seen, feed, out = _run(
-            spark, home, "burst", rate, seconds, file_rows=file_rows, shedding="fit", objective="fair"
-        )  # fmt: skip
-        begin, end = feed.began_s + calm_s, feed.began_s + calm_s + burst_s
-        told = _told(seen, feed, (begin, end, feed.began_s + seconds))
-        near = _near(out)
+        burst = _Burst(capacity, calm_s, calm_s + burst_s)
+        told, near = _shed(spark, home, burst)
         kept = told["kept_rows_per_s"]
         say(f"kept {kept:,} of {BURST * capacity:,.0f} rows/s, at most {told['settled']} epochs behind")
         answering = _answering(spark, home, 2 * calm_s)
         say(f"where answers cost, {answering['shed']:,} rows are shed, answers come {answering['late_s']} s late")
         figure = two_queries(spark, home, calm_s + burst_s, say)
-        files = (_Files(file_rows, None), _Files(file_rows, max(1, round(TRIGGER_S / TICK_S))))
-        ends = calm_s + burst_s, seconds
-        spark_free, spark_fixed = (_plain_spark(spark, home, rate, ends, each) for each in files)
+        most = None, max(1, round(TRIGGER_S / TICK_S))
+        files, ends = (_Files(burst.file_rows, each) for each in most), (burst.end_s, burst.seconds)
+        spark_free, spark_fixed = (_plain_spark(spark, home, burst.rate, ends, each) for each in files)
     correct = told["ledger_balances"] and answering["shed"] == 0 and answering["late_s"] > 0
     correct &= near.groups > 0 and near.within >= 0.99 * near.groups
     return result(
@@ -214,6 +205,35 @@ def bench_shedding(quick: bool, say: Say) -> dict[str, Any]:
             "spark_free_intake": spark_free,
         },
     )
+
+
+@dataclass(frozen=True)
+class _Burst:
+    """The rate of a feed: half the capacity, but for the seconds between `begin_s` and `end_s`; as long calm after."""
+
+    capacity: float
+    begin_s: float
+    end_s: float
+
+    def rate(self, at: float) -> float:
+        return self.capacity * (BURST if self.begin_s <= at < self.end_s else 0.5)
+
+    @property
+    def seconds(self) -> float:
+        return self.begin_s + self.end_s
+
+    @property
+    def file_rows(self) -> int:
+        return max(1, round(self.capacity * TICK_S))
+
+
+def _shed(spark: SparkSession, home: Path, burst: _Burst) -> tuple[dict[str, Any], _Near]:
+    """The engine through a burst: what it says of itself, and how near its scaled sums are."""
+    seen, feed, out = _run(
+        spark, home, "burst", burst.rate, burst.seconds, file_rows=burst.file_rows, shedding="fit", objective="fair"
+    )
+    times_s = (feed.began_s + burst.begin_s, feed.began_s + burst.end_s, feed.began_s + burst.seconds)
+    return _told(seen, feed, times_s), _near(out)
 
 
 def _told(seen: Seen, feed: Feed, times_s: tuple[float, float, float]) -> dict[str, Any]:
