@@ -8,7 +8,7 @@ from typing import Any
 from headrace.engine.links.told import describe_links
 from headrace.engine.sources.rejected import RejectedRows
 from headrace.engine.spark.session import build_session
-from headrace.engine.state.checkpoint import Checkpoint, Manifest
+from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.state.storage import is_remote, open_storage
 from headrace.engine.state.workload import Description, description_of
 from headrace.errors import CorruptStateError, SpecError
@@ -76,20 +76,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
             }
             for name, entry in manifest.ledger.items()
         },
-        "queries": {
-            name: {
-                "state": "failed" if query.failed else "ended" if query.ended else "running",
-                "cause": query.failed,
-                "answers": query.answers,
-                "rows": query.rows,
-                "answered_us": query.answered_us,
-                "requested_period_us": query.slide_us,
-                "achieved_period_us": None if query.gap_us is None else round(query.gap_us),
-                "late_us": query.waiting_us,
-                "ends_us": query.ends_us,
-            }
-            for name, query in manifest.queries.items()
-        },
+        "queries": {name: _query(query) for name, query in manifest.queries.items()},
         "synopses": {
             id_: {
                 "since_us": coverage.since_us,
@@ -105,6 +92,20 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
         "state": {"chunks": len(manifest.chunks), "bytes": sum(chunk.bytes for chunk in manifest.chunks)},
         "last_epoch": plain(manifest.observed),
         "decisions": [],
+    }
+
+
+def _query(query: QueryState) -> dict[str, Any]:
+    return {
+        "state": "failed" if query.failed else "ended" if query.ended else "running",
+        "cause": query.failed,
+        "answers": query.answers,
+        "rows": query.rows,
+        "answered_us": query.answered_us,
+        "requested_period_us": query.slide_us,
+        "achieved_period_us": None if query.gap_us is None else round(query.gap_us),
+        "late_us": query.waiting_us,
+        "ends_us": query.ends_us,
     }
 
 

@@ -7,7 +7,7 @@ most and fit the capacity. What a point drops at branches is its local plan, whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -99,10 +99,7 @@ def build_table(
     settings = settings or TableSettings()
     outlets = collect_outlets(place, tables, objective, row_prices or {})
     high, gains = _most_useful(outlets, objective, most or {}), _gains(outlets)
-    if settings.error is None:
-        grid = spread_by_size(high, gains, max(settings.size, 2 ** len(high)))
-    else:
-        grid = spread_by_error(high, gains, settings.error)
+    grid = _spread(high, gains, settings)
     bound: Array | None = None
     menus: Mapping[str, Menu] = {}
     if outlets.fair:
@@ -130,6 +127,12 @@ def build_table(
     flows.setflags(write=False)
     never = tuple(bool(flag) for flag in outlets.never)
     return Prepared(place, table, flows, never, _spare_order(outlets), outlets.children, menus)
+
+
+def _spread(high: Sequence[Amount], gains: Sequence[Amount], settings: TableSettings) -> Grid:
+    if settings.error is None:
+        return spread_by_size(high, gains, max(settings.size, 2 ** len(high)))
+    return spread_by_error(high, gains, settings.error)
 
 
 def _error(outlets: Outlets, grid: Grid, bound: Array, worth: Array) -> Amount | None:
