@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.kernels import pairs as pairs_module
-from headrace.kernels.absorb import Cut, _cut
+from headrace.kernels.absorb import Slicing, _sliced
 from headrace.kernels.chunks import write_chunk
 from headrace.kernels.deliver import Delivery
 from headrace.kernels.join import Counted, JoinTask, JoinWork
@@ -103,10 +103,10 @@ def epochs(draw: st.DrawFn) -> list[tuple[list[Any], list[Any], str, tuple[int, 
     return found
 
 
-def cut_of(way: str, side: str, hot: tuple[int, ...]) -> Cut:
+def cut_of(way: str, side: str, hot: tuple[int, ...]) -> Slicing:
     name, _, split = way.partition(" ")
     kind = ONCE if name == "biclique" or split == side else EVERYWHERE
-    return Cut(SLICES, kind, rows=name in ("split", "biclique"), hot=hot)
+    return Slicing(SLICES, kind, rows=name in ("split", "biclique"), hot=hot)
 
 
 @settings(max_examples=60)
@@ -126,7 +126,7 @@ def test_hosts_make_every_pair_once_however_rows_were_cut(played: Any) -> None:
                 # The key itself stands for its hash.
                 whole = frame(rows).with_columns(serial, h=pl.col("c0").cast(pl.Int64).fill_null(42))
                 if not whole.is_empty():
-                    parts += [(store, 1, bin_, part) for bin_, part in _cut(whole, cut_of(way, store, hot))]
+                    parts += [(store, 1, bin_, part) for bin_, part in _sliced(whole, cut_of(way, store, hot))]
                 before += rows
             chunk = write_chunk(folder, number, 0, parts)
             fresh = (chunk.name,) if chunk else ()

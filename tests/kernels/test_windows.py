@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.kernels import windows
 from headrace.kernels.panes import Layout
-from headrace.kernels.windows import Cut, View
+from headrace.kernels.windows import Top, View
 from headrace.model import ROWS
 
 INF, NAN = math.inf, math.nan
@@ -367,20 +367,20 @@ def test_groups_left_out_are_not_among_the_first(measure: str, descending: bool,
             row["k0"] = str(int(20 * rng.random() ** 3))
         view = View(frame_of(rows, form, dtype), form)
         bounds = spans(rng, rows)
-        cuts = [Cut(rng.choice(["m", ROWS]), rng.choice([1, 2, 3]), descending, rng.random() < 0.1) for _ in bounds]
-        few = view.first(bounds, cuts)
+        tops = [Top(rng.choice(["m", ROWS]), rng.choice([1, 2, 3]), descending, rng.random() < 0.1) for _ in bounds]
+        few = view.first(bounds, tops)
         assert few.size <= view.size
-        for window, cut, all_groups, kept in zip(
-            bounds, cuts, answered(view, form, bounds), answered(few, form, bounds), strict=True
+        for window, top, all_groups, kept in zip(
+            bounds, tops, answered(view, form, bounds), answered(few, form, bounds), strict=True
         ):
-            position = 0 if cut.measure == ROWS else 1
+            position = 0 if top.measure == ROWS else 1
             known = [rank(v[position]) for v in all_groups.values() if v[position] is not None]
-            last = sorted(known, reverse=descending)[: cut.k][-1:]
+            last = sorted(known, reverse=descending)[: top.k][-1:]
             for group, values in all_groups.items():
                 found = values[position]
                 first = found is not None and (rank(found) >= last[0] if descending else rank(found) <= last[0])
-                if len(known) < cut.k or first or (found is None and cut.nulls_first):
-                    assert close(kept.get(group), values), (seed, window, cut, group)
+                if len(known) < top.k or first or (found is None and top.nulls_first):
+                    assert close(kept.get(group), values), (seed, window, top, group)
 
 
 def test_a_few_of_very_many_groups_are_looked_at():
@@ -395,5 +395,5 @@ def test_a_few_of_very_many_groups_are_looked_at():
     )
     form = layout(keys=1)
     view = View(frame, form)
-    cuts = [Cut(ROWS, 5, True, False), Cut(ROWS, 9, True, False)]
-    assert view.first([(0, 5), (2, 10)], cuts).size < view.size / 10
+    tops = [Top(ROWS, 5, True, False), Top(ROWS, 9, True, False)]
+    assert view.first([(0, 5), (2, 10)], tops).size < view.size / 10

@@ -62,7 +62,7 @@ class Absorbing:
             folder, keep = None if trial else self._folder, _keep(standing.streams, decision)
             keyed = {edge: part for each in decision.admissions.values() for edge, part in each.keyed.items()}
             task = AbsorbTask(
-                folder, decision.epoch, bounds, shape, taking.cuts, keep, taking.counted, _buckets(decision), keyed
+                folder, decision.epoch, bounds, shape, taking.slicings, keep, taking.counted, _buckets(decision), keyed
             )
             return sum(self._io.over(rows, self._schemas[key], task, makes_files=not trial), Absorbed())
 
@@ -83,7 +83,7 @@ class Absorbing:
             taking, shape = self._shape(standing.workload, names, (stream,), decision)
             projected = made.selectExpr(*shape.bound(bounds, _seeds((stream,), decision)))
             folder, keep = None if trial else self._folder, _keep((stream,), decision)
-            task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.cuts, keep)
+            task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.slicings, keep)
             return sum(self._io.over(projected, arrow_schema(projected), task, makes_files=not trial), Absorbed())
 
         above = standing.workload.queries_over(standing.workload.derived[stream.name].name)

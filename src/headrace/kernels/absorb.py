@@ -29,10 +29,10 @@ __all__ = [
     "AbsorbTask",
     "Absorbed",
     "Bounds",
-    "Cut",
     "FeedColumns",
     "Projection",
     "RowColumns",
+    "Slicing",
     "StreamCount",
     "Worked",
 ]
@@ -79,7 +79,7 @@ class RowColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Slicing:
     """How the rows of a store are cut into parts: a part's number is `kind * slices + slice`.
 
     Rows are sliced by the hash of their keys, as kind 0; those whose hash is in `hot`, or all if `rows` says so, go
@@ -244,7 +244,7 @@ class AbsorbTask:
     epoch: int
     bounds: tuple[Bounds, ...]
     projection: Projection
-    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    slicings: Mapping[str, Slicing] = field(default_factory=dict)
     keep: Mapping[str, float] = field(default_factory=dict)  # by edge, of those that do not keep everything
     counted: Mapping[str, int] = field(default_factory=dict)  # by edge whose rows are counted the length of its panes
     buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by edge that protects rare keys
@@ -278,11 +278,11 @@ class AbsorbTask:
             frame = pl.concat(frames)
             if not frame.is_empty():
                 heavy[id_] = _heaviest(frame)
-                parts += ((id_, 1, bin_, part) for bin_, part in _cut(frame, self.cuts.get(id_, Cut())))
+                parts += ((id_, 1, bin_, part) for bin_, part in _sliced(frame, self.slicings.get(id_, Slicing())))
         rows: dict[str, int] = {}
         for synopsis, _, _, frame in parts:
             rows[synopsis] = rows.get(synopsis, 0) + frame.height
-        apart = {id_ for id_, cut in self.cuts.items() if cut.apart}
+        apart = {id_ for id_, slicing in self.slicings.items() if slicing.apart}
         slices = {(id_, number): frame.height for id_, _, number, frame in parts if id_ in apart}
         chunks = self._chunks(parts, apart)
         meter.read(counts)
@@ -291,7 +291,7 @@ class AbsorbTask:
     def _chunks(self, parts: list[tuple[str, int, int, pl.DataFrame]], apart: set[str]) -> tuple[Chunk, ...]:
         if self.folder is None:
             return ()
-        passing = {id_ for id_, cut in self.cuts.items() if cut.passing}
+        passing = {id_ for id_, slicing in self.slicings.items() if slicing.passing}
         stays = [part for part in parts if part[0] not in apart and part[0] not in passing]
         made = [write_chunk(self.folder, self.epoch, 0, stays)]
         made += [write_chunk(self.folder, self.epoch, APART, [part for part in parts if part[0] in passing])]
@@ -516,18 +516,18 @@ def _heaviest(rows: pl.DataFrame) -> tuple[Heavy, ...]:
     return (Heavy(len(sample), tuple((h, n) for h, n in counts.iter_rows())),)
 
 
-def _cut(rows: pl.DataFrame, cut: Cut) -> Iterator[tuple[int, pl.DataFrame]]:
+def _sliced(rows: pl.DataFrame, slicing: Slicing) -> Iterator[tuple[int, pl.DataFrame]]:
     """The rows by number of their part, without the hash."""
     whole = rows.drop("h", strict=False)
-    row = (pl.int_range(pl.len(), dtype=pl.Int64) % cut.slices) + cut.kind * cut.slices
-    if cut.rows or "h" not in rows.columns:
+    row = (pl.int_range(pl.len(), dtype=pl.Int64) % slicing.slices) + slicing.kind * slicing.slices
+    if slicing.rows or "h" not in rows.columns:
         number = row
-    elif cut.hot:
-        number = pl.when(rows["h"].is_in(list(cut.hot))).then(row).otherwise(rows["h"] % cut.slices)
+    elif slicing.hot:
+        number = pl.when(rows["h"].is_in(list(slicing.hot))).then(row).otherwise(rows["h"] % slicing.slices)
     else:
-        number = pl.lit(rows["h"] % cut.slices)
-    if cut.slices == 1 and not cut.hot:
-        yield (cut.kind if cut.rows or "h" not in rows.columns else 0), whole
+        number = pl.lit(rows["h"] % slicing.slices)
+    if slicing.slices == 1 and not slicing.hot:
+        yield (slicing.kind if slicing.rows or "h" not in rows.columns else 0), whole
         return
     parts = whole.with_columns(number.alias("_part")).partition_by("_part", as_dict=True, include_key=False)
     for (bin_,), part in parts.items():

@@ -21,7 +21,7 @@ from headrace.kernels.values import (
     finish_plain,
     finish_quantile,
 )
-from headrace.kernels.windows import Cut, View
+from headrace.kernels.windows import Top, View
 from headrace.model import AGGREGATES, ERROR, ROWS, Due, Failure
 
 __all__ = [
@@ -58,7 +58,7 @@ class AnswerSpec:
     keys: tuple[str, ...]
     aggregates: tuple[PlannedAggregate, ...]
     demands: tuple[DemandSpec, ...]
-    cut: Cut | None = None  # of a window only its first groups are wanted
+    top: Top | None = None  # of a window only its first groups are wanted
 
     @property
     def main(self) -> DemandSpec:
@@ -118,33 +118,33 @@ def answers(
     Frames have `window_start` and `window_end`; a query may have several, or none. One that fails gives its failure.
     """
     views = _Views(specs, panes, bin_, meter or Meter())
-    cut = [number for number, (spec, _) in enumerate(specs) if spec.cut is not None]
-    rest = [number for number, (spec, _) in enumerate(specs) if spec.cut is None]
+    topped = [number for number, (spec, _) in enumerate(specs) if spec.top is not None]
+    rest = [number for number, (spec, _) in enumerate(specs) if spec.top is None]
     try:
         with kernels():
             whole = views.of(specs[0][0].main)
             ends = [_ends(spec, whole, due) for spec, due in specs]
-            first = whole and _first(whole, specs, cut, ends)
+            first = whole and _first(whole, specs, topped, ends)
     except Exception as failure:  # panes that nobody can put together: all these queries are over them
         failed = own(failure)
         yield from ((number, failed) for number in range(len(specs)))
         return
-    for main, numbers in ((first, cut), (whole, rest)):
+    for main, numbers in ((first, topped), (whole, rest)):
         for batch in _batches(numbers, ends, main):
             yield from _isolated(specs, batch, main, views)
 
 
 def _first(
-    main: View, specs: Sequence[tuple[AnswerSpec, Due]], cut: Sequence[int], ends: Sequence[Sequence[int]]
+    main: View, specs: Sequence[tuple[AnswerSpec, Due]], topped: Sequence[int], ends: Sequence[Sequence[int]]
 ) -> View:
     """The groups that any of the queries of which only the first are wanted can want."""
-    bounds, cuts = [], []
-    for number in cut:
+    bounds, tops = [], []
+    for number in topped:
         spec = specs[number][0]
-        assert spec.cut is not None
+        assert spec.top is not None
         bounds += [(end - spec.size_us, end) for end in ends[number]]
-        cuts += [spec.cut] * len(ends[number])
-    return main.first(bounds, cuts) if bounds else main
+        tops += [spec.top] * len(ends[number])
+    return main.first(bounds, tops) if bounds else main
 
 
 def _batches(
@@ -242,8 +242,8 @@ def _answered(
 ) -> Iterator[tuple[int, pl.DataFrame | Failure]]:
     """One go: the windows of some queries, from one evaluation of each measure over all of them."""
     bounds = [(end - specs[number][0].size_us, end) for number, ends in batch for end in ends]
-    cuts = [specs[number][0].cut for number, ends in batch for _ in ends]
-    groups, starts = main.windows(bounds, cuts) if main is not None else (None, np.zeros(len(bounds) + 1, np.int64))
+    tops = [specs[number][0].top for number, ends in batch for _ in ends]
+    groups, starts = main.windows(bounds, tops) if main is not None else (None, np.zeros(len(bounds) + 1, np.int64))
     details = _Details(specs, batch, views)
     at = 0
     for position, (number, ends) in enumerate(batch):

@@ -29,7 +29,7 @@ from headrace.kernels.moments import MOMENTS, columns_of_moments, merge_parts
 from headrace.kernels.panes import Layout, columns_of_best
 from headrace.kernels.trees import Integers, Tree
 
-__all__ = ["Cut", "Ranges", "View", "numbered"]
+__all__ = ["Ranges", "Top", "View", "numbered"]
 
 Bounds = Sequence[tuple[int, int]]
 # The columns of a measure for ranges of rows `low <= row < high`.
@@ -46,7 +46,7 @@ _SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Top:
     """Only the first `k` groups of a window by one measure are wanted, and all that tie with the last of them."""
 
     measure: str
@@ -54,7 +54,7 @@ class Cut:
     descending: bool
     nulls_first: bool
 
-    def keep(self, values: pl.Series) -> NDArray[np.bool_] | None:
+    def wanted(self, values: pl.Series) -> NDArray[np.bool_] | None:
         """Which groups may be among the wanted; None: all, also where the values cannot be compared as numbers."""
         if len(values) <= self.k or not (values.dtype.is_numeric() or values.dtype.is_decimal()):
             return None
@@ -108,7 +108,7 @@ class View:
         """When the panes that hold rows begin, in order."""
         return self._panes
 
-    def windows(self, bounds: Bounds, cuts: Sequence[Cut | None] | None = None) -> tuple[pl.DataFrame, Integers]:
+    def windows(self, bounds: Bounds, tops: Sequence[Top | None] | None = None) -> tuple[pl.DataFrame, Integers]:
         """The groups of each window `[begin, end)` with their merged measures, window by window.
 
         The frame has `w` (the window's position), the group columns and the measures, with details also `_s`, one
@@ -118,9 +118,9 @@ class View:
         picks: list[Integers] = []
         for number in range(len(bounds)):
             (pick,) = np.nonzero(spans.rows(number))
-            cut = cuts[number] if cuts is not None else None
-            if cut is not None and len(pick) > cut.k:
-                kept = cut.keep(spans.measure(cut.measure, [(number, pick)])[0])
+            top = tops[number] if tops is not None else None
+            if top is not None and len(pick) > top.k:
+                kept = top.wanted(spans.measure(top.measure, [(number, pick)])[0])
                 if kept is not None:
                     pick = pick[kept]
             picks.append(pick)
@@ -136,53 +136,53 @@ class View:
             columns += spans.measure(name, list(enumerate(picks)))
         return pl.DataFrame(columns), starts
 
-    def first(self, bounds: Bounds, cuts: Sequence[Cut]) -> View:
+    def first(self, bounds: Bounds, tops: Sequence[Top]) -> View:
         """The view of those groups only that may be among the first of some window: mostly a few of very many.
 
         A group cannot have more in a window than the panes of all windows give it together. What it must have is told
         by some groups that have the most in all panes: the k-th of them in a window is at most the window's k-th.
         """
-        if self.size < WORTH_SAMPLING or any(cut.nulls_first for cut in cuts):
+        if self.size < WORTH_SAMPLING or any(top.nulls_first for top in tops):
             return self
         wanted = np.zeros(self.size, np.bool_)
-        for cut in dict.fromkeys(cuts):
-            most = self._most(cut)
+        for top in dict.fromkeys(tops):
+            most = self._most(top)
             if most is None:
                 return self
             sampled = np.zeros(self.size, np.bool_)
             sampled[np.argpartition(most, -SAMPLED)[-SAMPLED:]] = True
-            least = self._only(sampled)._least([b for b, c in zip(bounds, cuts, strict=True) if c == cut], cut)
+            least = self._only(sampled)._least([b for b, t in zip(bounds, tops, strict=True) if t == top], top)
             wanted |= most * (1 + np.copysign(_SLACK, most)) >= least - abs(least) * _SLACK
         return self._only(wanted)
 
     def _only(self, groups: NDArray[np.bool_]) -> View:
         return View(self._frame.filter(pl.Series(groups[self._group])), self._layout)
 
-    def _least(self, bounds: Bounds, cut: Cut) -> float:
+    def _least(self, bounds: Bounds, top: Top) -> float:
         """The least that a group has which is the k-th of a window, over all windows."""
         spans, least = _Spans(self, bounds), float("inf")
         for number in range(len(bounds)):
             (pick,) = np.nonzero(spans.rows(number))
-            if len(pick) < cut.k:
+            if len(pick) < top.k:
                 return float("-inf")
-            heights = cut.heights(spans.measure(cut.measure, [(number, pick)])[0])
-            least = min(least, float(np.partition(heights, -cut.k)[-cut.k]))
+            heights = top.heights(spans.measure(top.measure, [(number, pick)])[0])
+            least = min(least, float(np.partition(heights, -top.k)[-top.k]))
         return least
 
-    def _most(self, cut: Cut) -> NDArray[np.float64] | None:
+    def _most(self, top: Top) -> NDArray[np.float64] | None:
         """Per group the most it can have in any window, as heights; None if nothing is known without looking."""
-        kind, storage = self._kind(cut.measure)
-        column = self._frame[cut.measure]
+        kind, storage = self._kind(top.measure)
+        column = self._frame[top.measure]
         if (
             not (kind in ("rows", "count", "min", "max") or storage in ("int", "float"))
             or not column.dtype.is_numeric()
         ):
             return None
-        heights = cut.heights(column)
+        heights = top.heights(column)
         if kind in ("min", "max"):
             most = np.full(self.size, -np.inf)
             np.maximum.at(most, self._group, heights)
-            return most if (kind == "max") == cut.descending else None
+            return most if (kind == "max") == top.descending else None
         sums: NDArray[Any] = np.bincount(self._group, weights=np.maximum(heights, 0.0), minlength=self.size)
         return sums
 

@@ -22,7 +22,7 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState
 from headrace.engine.state.retention import EVER
 from headrace.engine.state.state_io import StateIo, Stays
-from headrace.kernels.absorb import Absorbed, Cut, Worked
+from headrace.kernels.absorb import Absorbed, Slicing, Worked
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.chunks import holding
 from headrace.kernels.deliver import Delivery
@@ -98,8 +98,10 @@ class JoinOperator:
 
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         joins = _joins(part.flows)
-        cuts = {s.id: _cut(_decided(decision, name), s.role) for name, plan in joins.items() for s in plan.stores}
-        return Taking(stores=tuple(store for plan in joins.values() for store in plan.stores), cuts=cuts)
+        slicings = {
+            s.id: _slicing(_decided(decision, name), s.role) for name, plan in joins.items() for s in plan.stores
+        }
+        return Taking(stores=tuple(store for plan in joins.values() for store in plan.stores), slicings=slicings)
 
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
         """An inner join has no open results; outer ones give every row without a match once time has passed it."""
@@ -268,17 +270,17 @@ def _decided(decision: EpochDecision, name: str) -> JoinDecision:
     return found
 
 
-def _cut(decision: JoinDecision, side: str) -> Cut:
+def _slicing(decision: JoinDecision, side: str) -> Slicing:
     way = decision.way
     kind = ONCE if way.way == "biclique" or way.split == side else EVERYWHERE
-    cut = Cut(decision.slices, kind)
+    slicing = Slicing(decision.slices, kind)
     match way.way:
         case "hash":
-            return cut
+            return slicing
         case "hybrid":
-            return replace(cut, hot=way.hot)
+            return replace(slicing, hot=way.hot)
         case _:
-            return replace(cut, rows=True)
+            return replace(slicing, rows=True)
 
 
 def _side(absorbed: Absorbed, store: str, held: Sequence[tuple[int, int]]) -> SideEpoch:

@@ -26,7 +26,7 @@ from headrace.engine.state.checkpoint import Checkpoint, NodeState
 from headrace.engine.state.state_io import StateIo, Stays
 from headrace.engine.state.storage import for_spark
 from headrace.errors import StateError
-from headrace.kernels.absorb import Cut
+from headrace.kernels.absorb import Slicing
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.chunks import APART, Chunk
 from headrace.kernels.finish import DirectFinish
@@ -257,11 +257,11 @@ class KeyedOperator:
 
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         mine = _mine(part.flows)
-        cuts = {
-            plan.stores[0].id: Cut(slices=len(_decided(name, decision).owners), apart=True)
+        slicings = {
+            plan.stores[0].id: Slicing(slices=len(_decided(name, decision).owners), apart=True)
             for name, plan in mine.items()
         }
-        return Taking(stores=tuple(store for plan in mine.values() for store in plan.stores), cuts=cuts)
+        return Taking(stores=tuple(store for plan in mine.values() for store in plan.stores), slicings=slicings)
 
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
         """Past the last row of all streams of a query."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.engine.sinks.choose import Sink
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState, QueryState
-from headrace.kernels.absorb import Absorbed, Cut
+from headrace.kernels.absorb import Absorbed, Slicing
 from headrace.kernels.chunks import Chunk
 from headrace.model import EpochDecision, Flush, JoinMeasures, KeyedMeasures, NodeDecision, Stream
 from headrace.planning import AnswerPlan, Derived, FlowPlan, Kept, RowStore, Workload
@@ -73,14 +73,14 @@ class Taking:
 
     kept: tuple[Kept, ...] = ()
     stores: tuple[RowStore, ...] = ()
-    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    slicings: Mapping[str, Slicing] = field(default_factory=dict)
     counted: Mapping[str, int] = field(default_factory=dict)
     protected: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Taking) -> Taking:
-        cuts = {**self.cuts, **other.cuts}
+        slicings = {**self.slicings, **other.slicings}
         counted, protected = {**self.counted, **other.counted}, {**self.protected, **other.protected}
-        return Taking(self.kept + other.kept, self.stores + other.stores, cuts, counted, protected)
+        return Taking(self.kept + other.kept, self.stores + other.stores, slicings, counted, protected)
 
 
 def _no_feed(stream: Stream, rows: DataFrame) -> Absorbed:

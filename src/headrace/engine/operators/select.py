@@ -18,7 +18,7 @@ from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Mome
 from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
 from headrace.engine.state.state_io import StateIo
-from headrace.kernels.absorb import Cut
+from headrace.kernels.absorb import Slicing
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.select import SELECTED, SelectRows, SelectTask, SelectWork, shared_out
 from headrace.model import EpochDecision
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SelectOperator"]
 
-_CUT = Cut(slices=1, kind=SELECTED, passing=True)
+_SLICING = Slicing(slices=1, kind=SELECTED, passing=True)
 
 
 class SelectOperator:
@@ -48,7 +48,7 @@ class SelectOperator:
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         # Queries that select the same of the same rows have one store.
         stores = {store.id: store for plan in _selects(part.flows).values() for store in plan.stores}
-        return Taking(stores=tuple(stores.values()), cuts=dict.fromkeys(stores, _CUT))
+        return Taking(stores=tuple(stores.values()), slicings=dict.fromkeys(stores, _SLICING))
 
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
         """Nothing waits for time to pass."""

@@ -6,7 +6,7 @@ from headrace.kernels.answer import AnswerSpec, DemandSpec
 from headrace.kernels.panes import layout_of, storage_of
 from headrace.kernels.row_windows import RowsSpec
 from headrace.kernels.values import PlannedAggregate, text_of
-from headrace.kernels.windows import Cut
+from headrace.kernels.windows import Top
 from headrace.model import Aggregate, HoppingWindow
 from headrace.planning import AnswerPlan, Demand, RowsPlan, Workload, is_scaled
 
@@ -47,11 +47,11 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
             for s in plan.sources
         ),
         tuple(demand(d) for d in plan.demands),
-        _cut(plan),
+        _top(plan),
     )
 
 
-def _cut(plan: AnswerPlan) -> Cut | None:
+def _top(plan: AnswerPlan) -> Top | None:
     """The groups that `ORDER BY ... LIMIT` can want, when it orders by a single measure first."""
     finish = plan.query.finish
     if not finish.limit or finish.having is not None or finish.distinct or not finish.order_by:
@@ -64,7 +64,7 @@ def _cut(plan: AnswerPlan) -> Cut | None:
         # The limbs of a sum are not in the order of the sums.
         plain &= not any(m.kind == "limbs" and m.column == source.columns[0] for m in plan.demands[0].measures)
         if plain and first.sql.strip("`") == source.aggregate.name:
-            return Cut(source.columns[0], finish.limit, first.descending, first.nulls_first)
+            return Top(source.columns[0], finish.limit, first.descending, first.nulls_first)
     return None
 
 
