@@ -43,7 +43,7 @@ from headrace.policies import (
     watermark_of,
 )
 
-__all__ = ["Measured", "QueryTimes", "Schedule", "Scheduled", "groups_of", "subgroup_of", "unasked_share"]
+__all__ = ["GroupSize", "QueryTimes", "Schedule", "Scheduled", "groups_of", "subgroup_of", "unasked_share"]
 
 # Before anything was measured: what executions cost on an ordinary machine, per pane's row and per group answered.
 FIRST_COSTS = Costs(fixed=5e-3, per_pane=1e-7, per_answer=1e-6)
@@ -59,7 +59,7 @@ NEWEST = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class GroupSize:
     """What is known of a group: rows in one of its panes, groups in one of its windows."""
 
     rows_per_pane: float = FIRST_ROWS
@@ -74,7 +74,7 @@ class Schedule(Remembered):
 
     state: ScheduleState = field(default_factory=ScheduleState)
     model: CostModel = field(default_factory=lambda: CostModel(FIRST_COSTS))
-    measured: Mapping[str, Measured] = field(default_factory=dict)
+    measured: Mapping[str, GroupSize] = field(default_factory=dict)
     other_s: float | None = None  # what an epoch takes besides answering
 
     @property
@@ -83,7 +83,7 @@ class Schedule(Remembered):
 
     def costs_of(self, group: str) -> Costs:
         """What an execution of a group costs, in seconds."""
-        known, costs = self.measured.get(group, Measured()), self.model.costs
+        known, costs = self.measured.get(group, GroupSize()), self.model.costs
         return Costs(costs.fixed, costs.per_pane * known.rows_per_pane, costs.per_answer * known.groups_per_window)
 
     def decide(
@@ -133,13 +133,13 @@ class Schedule(Remembered):
                 continue
             before = measured.get(id_)
             panes = max(item.panes for item in mine)
-            now = Measured(
+            now = GroupSize(
                 sum(item.scanned for item in mine) / max(1, panes), sum(item.answered for item in mine) / windows
             )
             measured[id_] = (
                 now
                 if before is None
-                else Measured(
+                else GroupSize(
                     before.rows_per_pane + NEWEST * (now.rows_per_pane - before.rows_per_pane),
                     before.groups_per_window + NEWEST * (now.groups_per_window - before.groups_per_window),
                 )

@@ -31,7 +31,7 @@ LEVELS = {"light": (0.003, 0.0), "heavy": (0.010, 0.0), "answers": (0.0002, 0.02
 
 
 @dataclass(frozen=True)
-class Measured:
+class GroupSize:
     """Queries executed per second, average panes late, and the share of time the processor was busy."""
 
     throughput: float
@@ -53,7 +53,7 @@ def workload(seed: int, level: str) -> list[Group]:
 
 
 @cache
-def measure(policy: SchedulePolicy, level: str, seeds: tuple[int, ...] = (1, 2)) -> Measured:
+def measure(policy: SchedulePolicy, level: str, seeds: tuple[int, ...] = (1, 2)) -> GroupSize:
     executed, late, busy = 0, 0, 0.0
     for seed in seeds:
         groups, state = workload(seed, level), ScheduleState()
@@ -68,7 +68,7 @@ def measure(policy: SchedulePolicy, level: str, seeds: tuple[int, ...] = (1, 2))
                     executed += answers[execution.group, run.subgroup]
                     late += answers[execution.group, run.subgroup] * run.lateness_panes
     total = SECONDS * len(seeds)
-    return Measured(executed / total, late / executed, busy / total)
+    return GroupSize(executed / total, late / executed, busy / total)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headrace.model import Due, Spent
 from headrace.planning import QueryTimes, Scheduled, Workload
-from headrace.planning.scheduling import Measured
+from headrace.planning.scheduling import GroupSize
 from headrace.policies import StreamClock
 from headrace.simulation.whatif.machine import Machine
 
@@ -90,7 +90,7 @@ class Scans:
 
     def _scan(self, main: str, due: Mapping[str, Due]) -> tuple[int, float, float]:
         """Panes, their rows, and groups answered, of one group of queries."""
-        known = self.machine.schedule.measured.get(main, Measured())
+        known = self.machine.schedule.measured.get(main, GroupSize())
         plans = {name: self.workload.plans[name] for name in due}
         first = min(each.first_us - plans[name].aggregate.window.size_us for name, each in due.items())
         last = max(each.last_us for each in due.values())

@@ -17,7 +17,7 @@ from itertools import pairwise
 from headrace.model import JoinMeasures, KeyedMeasures, edge_into
 from headrace.planning import JoinPlan, Recorded, RecordedEpoch, Schedule, Workload
 from headrace.planning.rates import selectivity
-from headrace.planning.scheduling import Measured
+from headrace.planning.scheduling import GroupSize
 from headrace.policies.joins.diffusion import HELD_S, RECEIVED_S
 from headrace.policies.shedding import RowCosts
 from headrace.policies.shedding.line import Line
@@ -247,7 +247,7 @@ def _answer_work(machine: Machine, workload: Workload, epoch: RecordedEpoch) -> 
             windows = {name: workload.plans[name].aggregate.window for name in due}
             reach_us = max(w.size_us + (due[name] - 1) * w.slide_us for name, w in windows.items())
             panes = reach_us / min(workload.kept[id_].pane_us for id_ in workload.sources_of(next(iter(due))))
-            known = machine.schedule.measured.get(main, Measured())
+            known = machine.schedule.measured.get(main, GroupSize())
             found += machine.executed_s(panes * known.rows_per_pane, sum(due.values()) * known.groups_per_window)
     return found
 
