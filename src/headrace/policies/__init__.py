@@ -15,7 +15,7 @@ from headrace.policies.joins.diffusion import (
 from headrace.policies.joins.hosts import JoinDemand, choose_hosts
 from headrace.policies.keyed.decide import (
     FluxSettings,
-    Measured,
+    KeyedEpoch,
     account,
     begin,
     decide_keyed,
@@ -71,9 +71,9 @@ __all__ = [
     "Group",
     "JoinDemand",
     "JoinStats",
+    "KeyedEpoch",
     "Left",
     "Load",
-    "Measured",
     "Merge",
     "MiniLoad",
     "NoMerge",

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.model import KeyedDecision, KeyedState, Residence
-from headrace.policies import FluxSettings, Measured, account, begin, decide_keyed
+from headrace.policies import FluxSettings, KeyedEpoch, account, begin, decide_keyed
 from headrace.policies.keyed.decide import MEMORY_SHARE
 from headrace.simulation.chance import picks
 
@@ -431,9 +431,9 @@ def _length(stage: FluxStage, world: _Stage, state: KeyedState, settings: FluxSe
     return max(min(collects, world.io_s()), 1e-4)
 
 
-def _measured(world: _Stage, epoch: _Epoch, move_s: float) -> Measured:
+def _measured(world: _Stage, epoch: _Epoch, move_s: float) -> KeyedEpoch:
     stage = world.stage
-    return Measured(
+    return KeyedEpoch(
         epoch.seconds,
         tuple(epoch.busy_s.tolist()),
         (move_s,) * stage.nodes,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.model import Collected, KeyedDecision, KeyedState, Move, Moving, Residence, Split, plain, restored
-from headrace.policies import FluxSettings, Measured, account, begin, decide_keyed
+from headrace.policies import FluxSettings, KeyedEpoch, account, begin, decide_keyed
 
 SETTINGS = FluxSettings(minis_per_bin=4, budget_bytes=100, buffer_rows=50, ahead=1)
 LONG_AGO = Collected(10.0, (10.0, 2.0), (40, 10, 30, 5, 20, 3, 10, 2))
@@ -20,8 +20,8 @@ def state(**changes: object) -> KeyedState:
     return replace(begin(2, 8), state_bytes=(10,) * 8, **changes)  # type: ignore[arg-type]
 
 
-def measured(busy_s: tuple[float, ...] = (1.0, 1.0), rows: tuple[int, ...] = (1,) * 8, **changes: object) -> Measured:
-    values = Measured(1.0, busy_s, (0.0,) * len(busy_s), (10**9,) * len(busy_s), rows, rows, (None,) * len(rows))
+def measured(busy_s: tuple[float, ...] = (1.0, 1.0), rows: tuple[int, ...] = (1,) * 8, **changes: object) -> KeyedEpoch:
+    values = KeyedEpoch(1.0, busy_s, (0.0,) * len(busy_s), (10**9,) * len(busy_s), rows, rows, (None,) * len(rows))
     return replace(values, **changes)  # type: ignore[arg-type]
 
 
@@ -155,7 +155,7 @@ def play(epochs: int, settings: FluxSettings, loads: list[tuple[int, ...]], peri
         seconds += took + sum(m.state_bytes for m in decision.moves) / 1000
         rows_in += sum(rows)
         sizes = tuple(20 for _ in rows)
-        seen = Measured(took, busy, (0.01, 0.01), (10**9,) * 2, rows, rows, sizes)
+        seen = KeyedEpoch(took, busy, (0.01, 0.01), (10**9,) * 2, rows, rows, sizes)
         now = account(now, decision, seen, epoch)
     return now, rows_in / seconds
 

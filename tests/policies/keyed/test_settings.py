@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.model import KeyedState, Move, Residence, Rounds
-from headrace.policies import FluxSettings, Measured, MiniLoad, account, begin, decide_keyed, next_round, reside
+from headrace.policies import FluxSettings, KeyedEpoch, MiniLoad, account, begin, decide_keyed, next_round, reside
 
 BACK_AND_FORTH = Rounds(5, 0.01, 0.01, flows=((4, 1, 0),))
 MOVE = Move(7, 0, 1, 100, "")
@@ -45,5 +45,5 @@ def test_what_is_on_disk_stays_there_while_nothing_comes() -> None:
 
 def _measured(state: KeyedState, seconds: float, rows: tuple[int, ...] = (0,) * 4) -> KeyedState:
     settings = FluxSettings(moves=False)
-    measured = Measured(seconds, (seconds, 0.0), (0.0,) * 2, (2**40,) * 2, rows, rows, (10,) * 4)
+    measured = KeyedEpoch(seconds, (seconds, 0.0), (0.0,) * 2, (2**40,) * 2, rows, rows, (10,) * 4)
     return account(state, decide_keyed(state, 2, settings, merges=True), measured, 1, settings)

@@ -35,7 +35,7 @@ from headrace.kernels.steps import StepKernel
 from headrace.kernels.values import spelled
 from headrace.model import Column, EpochDecision, KeyedDecision, KeyedMeasures, KeyedState
 from headrace.planning import FlowPlan, RowsPlan, StepPlan, Workload
-from headrace.policies import FluxSettings, Measured, StreamClock, account, begin, decide_keyed, watermark_of
+from headrace.policies import FluxSettings, KeyedEpoch, StreamClock, account, begin, decide_keyed, watermark_of
 from headrace.policies.remedies import Remedy
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class _Done:
     def snapshots(self) -> tuple[Chunk, ...]:
         return tuple(each.snapshot for each in self.worked if each.snapshot is not None)
 
-    def measured(self, slices: Mapping[tuple[str, int], int], most: Sequence[int]) -> Measured:
+    def measured(self, slices: Mapping[tuple[str, int], int], most: Sequence[int]) -> KeyedEpoch:
         """What the epoch tells the policies; `slices` has the rows that came, by store and mini-partition."""
         bins, minis = range(self.decision.bins), range(len(self.decision.owners))
         by_bin = {each.bin: each for each in self.worked}
@@ -149,7 +149,7 @@ class _Done:
         for each in self.worked:
             rows.update(dict(each.rows))
         sizes = {mini: size for each in self.worked for mini, size in each.state}
-        return Measured(
+        return KeyedEpoch(
             self.seconds,
             tuple(by_bin[b].seconds if b in by_bin else 0.0 for b in bins),
             tuple(by_bin[b].load_s if b in by_bin else 0.0 for b in bins),
@@ -187,7 +187,7 @@ class _Done:
             log=tuple(item for item in log if item[0] > least),
         )
 
-    def observed(self, measured: Measured, state_bytes: int) -> KeyedMeasures:
+    def observed(self, measured: KeyedEpoch, state_bytes: int) -> KeyedMeasures:
         """What the manifest shows of the epoch."""
         places = {report.bin: report.place for report in self.reports}
         return KeyedMeasures(

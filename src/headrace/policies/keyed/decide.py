@@ -28,7 +28,7 @@ from headrace.policies.keyed.hot import isolate, split
 from headrace.policies.keyed.rounds import bins_of, next_round
 from headrace.policies.keyed.spill import reside
 
-__all__ = ["FluxSettings", "Measured", "account", "begin", "decide_keyed"]
+__all__ = ["FluxSettings", "KeyedEpoch", "account", "begin", "decide_keyed"]
 
 # Moves of late that `status` shows.
 SHOWN = 20
@@ -67,7 +67,7 @@ class FluxSettings:
 
 
 @dataclass(frozen=True)
-class Measured:
+class KeyedEpoch:
     """What an epoch measured: seconds of the whole step, per bin at work, loading and memory; per mini-partition rows
     processed, rows that came, and bytes of state (None: not looked at)."""
 
@@ -217,7 +217,7 @@ def _fitted(state: KeyedState, bins: int) -> KeyedState:
 
 
 def account(
-    state: KeyedState, decision: KeyedDecision, measured: Measured, epoch: int, settings: FluxSettings | None = None
+    state: KeyedState, decision: KeyedDecision, measured: KeyedEpoch, epoch: int, settings: FluxSettings | None = None
 ) -> KeyedState:
     """The state after an epoch in which this was decided and that was measured."""
     settings = settings or FluxSettings()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.model import KeyedDecision, KeyedMeasures, KeyedState
-from headrace.policies import Measured
+from headrace.policies import KeyedEpoch
 from headrace.simulation.whatif.machine import INSTALLED_PER_S, Keyed
 
 __all__ = ["KeyedWorld", "PlayedKeyed"]
@@ -16,7 +16,7 @@ __all__ = ["KeyedWorld", "PlayedKeyed"]
 class PlayedKeyed:
     """What bins measured in an epoch, for the policies and for the record, and the rows that got their results."""
 
-    measured: Measured
+    measured: KeyedEpoch
     measures: KeyedMeasures
     rows: float
 
@@ -55,7 +55,7 @@ class KeyedWorld:
             load[move.target] += self.state_bytes[move.mini] / INSTALLED_PER_S / speeds[move.target]
         seconds = self.costs.step_s + max(b + w for b, w in zip(busy, load, strict=True))
         size = tuple(self.state_bytes)
-        measured = Measured(
+        measured = KeyedEpoch(
             seconds,
             tuple(busy),
             tuple(load),
