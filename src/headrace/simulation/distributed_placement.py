@@ -16,14 +16,14 @@ import numpy as np
 
 from headrace.policies.placement.arrays import within
 from headrace.policies.placement.distributed import (
-    Measure,
-    Measured,
+    Distances,
     Message,
     Send,
     ServerState,
     ToZone,
     Variant,
     View,
+    WantDistances,
     Workload,
     ZoneState,
     coordinate,
@@ -37,7 +37,7 @@ from headrace.simulation.overlay import Arrival, Faults, Letter, Overlay, Wire
 __all__ = ["DistributedResult", "place_distributed"]
 
 # What a letter holds: a message, and the zone whose coordinator it is for; None is the server.
-Content: TypeAlias = tuple[str | None, Message | Measured]
+Content: TypeAlias = tuple[str | None, Message | Distances]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class _Run:
             zone, message = arrival.letter.content
             if zone is not None:
                 self._at_coordinator(arrival.site, zone, message)
-            elif not isinstance(message, Measured):
+            elif not isinstance(message, Distances):
                 self._at_server(arrival, message)
 
     def _at_server(self, arrival: Arrival[Content], message: Message) -> None:
@@ -114,11 +114,11 @@ class _Run:
         for send in sends:
             self._post(arrival.site, send, by_coordinator=False)
 
-    def _at_coordinator(self, site: str, zone: str, message: Message | Measured) -> None:
+    def _at_coordinator(self, site: str, zone: str, message: Message | Distances) -> None:
         state = self.coordinators.get((site, zone), ZoneState())
         self.coordinators[site, zone], outputs = coordinate(state, message)
         for output in outputs:
-            if isinstance(output, Measure):
+            if isinstance(output, WantDistances):
                 self._measure(site, zone, output)
             else:
                 self._post(site, output, by_coordinator=True)
@@ -132,7 +132,7 @@ class _Run:
         else:
             self.wire.post(Letter(site, to.site, (None, message), by_keeper=by_coordinator, routed=to.routed))
 
-    def _measure(self, site: str, zone: str, wanted: Measure) -> None:
+    def _measure(self, site: str, zone: str, wanted: WantDistances) -> None:
         """The first place of each pair is asked, sends to the second and back, and answers."""
         overlay = self.wire.overlay
         places = tuple(dict.fromkeys(place for pair in wanted.pairs for place in pair))
@@ -146,7 +146,7 @@ class _Run:
         tries = [self.wire.attempts() for _ in wanted.pairs] if self.wire.faults.loss else [1]
         self.messages["MEASURE"] += len(wanted.pairs)
         self.gathered[wanted.operator] += len(wanted.pairs)
-        found = Measured(wanted.operator, View(places, ms))
+        found = Distances(wanted.operator, View(places, ms))
         self.wire.note(site, (zone, found), after_ms=float(took.max()) * max(tries))
 
     def result(self, problem: Problem, variant: Variant) -> DistributedResult:

@@ -10,10 +10,9 @@ from random_trees import bounded, plane, random_tree
 
 from headrace.model import Network
 from headrace.policies.placement.distributed import (
+    Distances,
     InvalidateMap,
     Map,
-    Measure,
-    Measured,
     Message,
     OperatorMapped,
     OperatorRemapped,
@@ -23,6 +22,7 @@ from headrace.policies.placement.distributed import (
     ToZone,
     Variant,
     View,
+    WantDistances,
     ZoneState,
     coordinate,
     serve,
@@ -48,16 +48,16 @@ def for_low(variant: Variant = "edge", problem: Problem = TREE) -> list[Message]
 
 
 def hear(
-    messages: Iterable[Message | Measured], state: ZoneState | None = None
-) -> tuple[ZoneState, list[Send | Measure]]:
-    state, said = state or ZoneState(), list[Send | Measure]()
+    messages: Iterable[Message | Distances], state: ZoneState | None = None
+) -> tuple[ZoneState, list[Send | WantDistances]]:
+    state, said = state or ZoneState(), list[Send | WantDistances]()
     for message in messages:
         state, outputs = coordinate(state, message)
         said += outputs
     return state, said
 
 
-def told(outputs: Iterable[Send | Measure]) -> set[tuple[str, str, int]]:
+def told(outputs: Iterable[Send | WantDistances]) -> set[tuple[str, str, int]]:
     """Site, whether it runs `low`, and by which version."""
     found = set()
     for output in outputs:
@@ -187,11 +187,11 @@ def test_a_coordinator_refuses_what_is_for_servers():
 
 def test_edge_plus_asks_for_distances_between_branches_and_waits():
     state, (asked,) = hear(for_low("edge+"))
-    assert asked == Measure("low", (("paris", "rome"),))
+    assert asked == WantDistances("low", (("paris", "rome"),))
     view = View.of({("paris", "rome"): 30.0, ("rome", "paris"): 30.0})
-    state, outputs = hear([Measured("low", view)], state)
+    state, outputs = hear([Distances("low", view)], state)
     assert told(outputs) == {("paris", "runs", 0)}
-    assert hear([Measured("low", view)], state) == (state, [])
+    assert hear([Distances("low", view)], state) == (state, [])
 
 
 # --- any order at all ---
@@ -204,7 +204,7 @@ class Bag:
         self.problem, self.rng = problem, rng
         self.zones: dict[str, ZoneState] = {}
         self.servers: dict[str, ServerState] = {}
-        self.under_way: list[tuple[ToZone | ToServer, Message | Measured]] = []
+        self.under_way: list[tuple[ToZone | ToServer, Message | Distances]] = []
         distance = problem.network.distance_ms
         self.under_way += [(s.to, s.message) for s in workload_of(problem, variant, zones, 8, distance).sends]
 
@@ -217,23 +217,23 @@ class Bag:
             self._take(to, message)
         return {name: site for site, state in self.servers.items() for name in state.running}
 
-    def _take(self, to: ToZone | ToServer, message: Message | Measured) -> None:
+    def _take(self, to: ToZone | ToServer, message: Message | Distances) -> None:
         if isinstance(to, ToZone):
             self.zones[to.zone], outputs = coordinate(self.zones.get(to.zone, ZoneState()), message)
             for output in outputs:
                 self.under_way.append(
-                    (to, self._measured(output)) if isinstance(output, Measure) else (output.to, output.message)
+                    (to, self._measured(output)) if isinstance(output, WantDistances) else (output.to, output.message)
                 )
         else:
-            assert not isinstance(message, Measured)
+            assert not isinstance(message, Distances)
             # What lies on the way does not depend on when a message comes.
             route = ("s0", "s1", "s2", to.site)
             self.servers[to.site], sends = serve(self.servers.get(to.site, ServerState()), message, route)
             self.under_way += [(send.to, send.message) for send in sends]
 
-    def _measured(self, wanted: Measure) -> Measured:
+    def _measured(self, wanted: WantDistances) -> Distances:
         both = [pair for a, b in wanted.pairs for pair in ((a, b), (b, a))]
-        return Measured(wanted.operator, View.of({pair: self.problem.network.distance_ms(*pair) for pair in both}))
+        return Distances(wanted.operator, View.of({pair: self.problem.network.distance_ms(*pair) for pair in both}))
 
 
 @pytest.mark.parametrize("variant", ["edge", "edge+", "in-network"])

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.policies.placement.distributed import (
     AddSubtree,
+    Ancestor,
     InvalidateMap,
     Map,
     Message,
@@ -15,7 +16,6 @@ from headrace.policies.placement.distributed import (
     Rules,
     Send,
     ServerState,
-    Step,
     Table,
     ToZone,
     View,
@@ -23,7 +23,7 @@ from headrace.policies.placement.distributed import (
 )
 
 HERE = Table.fixed("paris")
-STEP = Step("join", ToZone("join", "join"), None, ("paris", "rome"), ())
+STEP = Ancestor("join", ToZone("join", "join"), None, ("paris", "rome"), ())
 MAP = Map("packets", "paris", HERE, ("paris",), (STEP,), View())
 
 

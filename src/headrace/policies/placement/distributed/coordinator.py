@@ -20,10 +20,9 @@ from typing import TypeAlias
 from headrace.policies.placement.distributed.decide import Branch, Decision, Local, Missing, decide
 from headrace.policies.placement.distributed.messages import (
     AddSubtree,
+    Distances,
     InvalidateMap,
     Map,
-    Measure,
-    Measured,
     Message,
     OperatorMapped,
     OperatorRemapped,
@@ -31,12 +30,13 @@ from headrace.policies.placement.distributed.messages import (
     Task,
     ToServer,
     ToZone,
+    WantDistances,
 )
 from headrace.policies.placement.distributed.view import View
 
 __all__ = ["ZoneState", "coordinate"]
 
-Output: TypeAlias = Send | Measure
+Output: TypeAlias = Send | WantDistances
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ZoneState:
         return self.subtree is not None and self.subtree.tasks[-1].operator in self.decided
 
 
-def coordinate(state: ZoneState, message: Message | Measured) -> tuple[ZoneState, tuple[Output, ...]]:
+def coordinate(state: ZoneState, message: Message | Distances) -> tuple[ZoneState, tuple[Output, ...]]:
     """The state after a message, and what is sent or measured. A message that comes twice changes nothing."""
     after = _heard(state, message)
     if after is state:
@@ -90,7 +90,7 @@ def coordinate(state: ZoneState, message: Message | Measured) -> tuple[ZoneState
     return after, tuple(outputs)
 
 
-def _heard(state: ZoneState, message: Message | Measured) -> ZoneState:
+def _heard(state: ZoneState, message: Message | Distances) -> ZoneState:
     """The state with what a message says; the state itself if that was known."""
     match message:
         case AddSubtree() if state.subtree is None:
@@ -99,7 +99,7 @@ def _heard(state: ZoneState, message: Message | Measured) -> ZoneState:
             return replace(state, children={**state.children, message.operator: message})
         case OperatorRemapped() if message.version not in state.orders:
             return replace(state, orders={**state.orders, message.version: message.place})
-        case Measured() if message.operator in state.measuring:
+        case Distances() if message.operator in state.measuring:
             known = state.view.merged([message.view])
             return replace(state, view=known, measuring=state.measuring - {message.operator})
         case OperatorMapped() | InvalidateMap():
@@ -126,7 +126,7 @@ def _place(state: ZoneState) -> tuple[ZoneState, list[Output]]:
         found = decide(_local(state, task, decided), state.view)
         if isinstance(found, Missing):
             measuring.add(task.operator)
-            asked.append(Measure(task.operator, found.pairs))
+            asked.append(WantDistances(task.operator, found.pairs))
         else:
             decided[task.operator] = found
     return replace(state, decided=decided, measuring=frozenset(measuring)), asked

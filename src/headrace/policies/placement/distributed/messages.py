@@ -21,20 +21,20 @@ from headrace.policies.placement.problem import Flow
 
 __all__ = [
     "AddSubtree",
+    "Ancestor",
+    "Distances",
     "InvalidateMap",
     "Map",
-    "Measure",
-    "Measured",
     "Message",
     "OperatorMapped",
     "OperatorRemapped",
     "Rules",
     "Send",
-    "Step",
     "Task",
     "ToServer",
     "ToZone",
     "Variant",
+    "WantDistances",
 ]
 
 # The strategies that coordinators know, as a pipeline file names them.
@@ -81,7 +81,7 @@ class ToServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Ancestor:
     """One ancestor on a path from a leaf to the root (LR path), with what the proxy knows of it before placement.
 
     `home` is the site of one that cannot move. `leaves` are the places of the sources below it (dl of section 3.2),
@@ -132,7 +132,7 @@ class Map:
     place: str
     table: Table
     leaves: tuple[str, ...]
-    path: tuple[Step, ...]
+    path: tuple[Ancestor, ...]
     view: View
     candidates: tuple[str, ...] = ()
 
@@ -157,7 +157,7 @@ class OperatorRemapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Distances:
     """The distances that a coordinator asked for, both ways."""
 
     operator: str
@@ -176,7 +176,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class WantDistances:
     """Pairs of sites whose distance is wanted to place an operator; one message to measure each."""
 
     operator: str

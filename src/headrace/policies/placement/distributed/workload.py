@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from headrace.policies.placement.distributed.messages import (
     AddSubtree,
+    Ancestor,
     Map,
     OperatorMapped,
     Rules,
     Send,
-    Step,
     Task,
     ToServer,
     ToZone,
@@ -158,7 +158,7 @@ def _add_subtrees(tree: _Tree, cut: Mapping[str, ToZone], rules: Rules, known: V
 
 def _to_sources(tree: _Tree, cut: Mapping[str, ToZone], known: View) -> Iterator[Send]:
     """OPERATOR_MAPPED and MAP to every source, over the overlay: the routes show which sites lie on the way."""
-    steps = {name: Step(name, cut[name], tree.home[name], tree.leaves[name], tree.common(name)) for name in cut}
+    steps = {name: Ancestor(name, cut[name], tree.home[name], tree.leaves[name], tree.common(name)) for name in cut}
     for source, place in tree.sources.items():
         table = Table.fixed(place)
         path = tuple(steps[name] for name in tree.above(source))
