@@ -23,12 +23,12 @@ from headrace.planning.coverage import Coverage
 from headrace.planning.sharing import Workload
 from headrace.planning.synopsis import AnswerPlan
 from headrace.policies import (
+    Advance,
     CostModel,
     Costs,
     CostSample,
     Group,
     PeriodChoice,
-    Progress,
     SchedulePolicy,
     ScheduleState,
     StreamClock,
@@ -309,7 +309,7 @@ class Scheduled:
         """Fills in what is due: within the budget, or all of it when there is none."""
         groups = groups_of(self.workload, times, self.schedule, self.coverage)
         choices = {g.group: g for g in self.decision.groups}
-        limited: dict[str, Progress] = {}
+        limited: dict[str, Advance] = {}
         for group in groups:
             names = [name for name in self.workload.groups[group.name] if name in times]
             streams = streams_of(self.workload.plans[names[0]].query.root)
@@ -327,7 +327,7 @@ class Scheduled:
             if flush or leap or self.decision.budget_s is None or group.name not in choices:
                 self._all(group, names, times, now, flush)
             else:
-                limited[group.name] = Progress(begin, now)
+                limited[group.name] = Advance(begin, now)
         self._within(groups, limited, times)
 
     def _all(self, group: Group, names: list[str], times: Mapping[str, QueryTimes], now: int, flush: bool) -> None:
@@ -346,7 +346,7 @@ class Scheduled:
         tasks = {s.name: enter(group, s, periods[s.name], now) for s in group.subgroups}
         self.state = replace(self.state, tasks={**self.state.tasks, group.name: tasks})
 
-    def _within(self, groups: list[Group], limited: Mapping[str, Progress], times: Mapping[str, QueryTimes]) -> None:
+    def _within(self, groups: list[Group], limited: Mapping[str, Advance], times: Mapping[str, QueryTimes]) -> None:
         """The executions that fit the budget, earliest deadline first."""
         if not limited:
             kept = {g.name: self.schedule.state.tasks[g.name] for g in groups if g.name in self.schedule.state.tasks}

@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from headrace.planning.scheduling import Measured, Schedule
-from headrace.policies.schedule.executions import Progress, ScheduleState, plan_epoch
+from headrace.policies.schedule.executions import Advance, ScheduleState, plan_epoch
 from headrace.policies.schedule.groups import Costs, Group, SchedulePolicy, SubGroup
 from headrace.policies.schedule.periods import PeriodChoice, choose_periods, cost_per_pane
 from headrace.reproduce.figure import Claim, Figure, Made, Paper, Picture, Settings, Value, within
@@ -373,7 +373,7 @@ def _many_groups(settings: Settings) -> Made:
     policy = P.HYBRID_LATE_PENDING
     choices, chosen_s = settings.timed(lambda: {g.name: choose_periods(policy, g.subgroups, g.costs) for g in groups})
     settings.progress(1, 3)
-    progress = {group.name: Progress(0, EPOCH_S * SECOND_US) for group in groups}
+    progress = {group.name: Advance(0, EPOCH_S * SECOND_US) for group in groups}
     # As many processors as eight groups have in the paper.
     plan, planned_s = settings.timed(
         partial(plan_epoch, policy, groups, choices, progress, ScheduleState(), float(EPOCH_S * copies))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from headrace.policies.schedule.executions import Progress, ScheduleState, plan_epoch
+from headrace.policies.schedule.executions import Advance, ScheduleState, plan_epoch
 from headrace.policies.schedule.groups import Costs, Group, SchedulePolicy, SubGroup
 from headrace.policies.schedule.periods import PeriodChoice
 from headrace.units import SECOND_US
@@ -103,7 +103,7 @@ def play_schedule(
     asked = {(group.name, each.name): each for group in groups for each in group.subgroups}
     runs: dict[tuple[str, str], list[int]] = {key: [] for key in asked}
     for start in range(0, seconds, epoch_s):
-        progress = {group.name: Progress(start * SECOND_US, (start + epoch_s) * SECOND_US) for group in groups}
+        progress = {group.name: Advance(start * SECOND_US, (start + epoch_s) * SECOND_US) for group in groups}
         plan = plan_epoch(policy, groups, choices, progress, state, budget_s, eager=eager)
         state, busy = plan.state, busy + plan.cost
         for execution in plan.executions:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from headrace.model import plain, restored
 from headrace.policies import (
+    Advance,
     Costs,
     Execution,
     Group,
     Left,
+    Member,
     PeriodChoice,
     Plan,
-    Progress,
-    Run,
     SchedulePolicy,
     ScheduleState,
     SubGroup,
@@ -42,7 +42,7 @@ def group(*subgroups: SubGroup, name: str = "g", pane_us: int = PANE, costs: Cos
 def plan(
     policy: str,
     groups: Group | list[Group],
-    progress: tuple[int, int] | Mapping[str, Progress],
+    progress: tuple[int, int] | Mapping[str, Advance],
     budget: float | None,
     state: ScheduleState | None = None,
     eager: bool = False,
@@ -51,7 +51,7 @@ def plan(
     chosen = SchedulePolicy(policy)
     choices = {g.name: choose_periods(chosen, g.subgroups, g.costs) for g in groups}
     if isinstance(progress, tuple):
-        progress = {g.name: Progress(*progress) for g in groups}
+        progress = {g.name: Advance(*progress) for g in groups}
     return plan_epoch(chosen, groups, choices, progress, state or ScheduleState(), budget, eager=eager)
 
 
@@ -146,9 +146,9 @@ def test_what_has_no_room_is_executed_later_at_the_newest_pane():
     slow = replace(lone, costs=Costs(2, 0, 0))
     found = plan("none", slow, (0, 60), 6)
     assert found.executions == (
-        Execution("g", 20, (Run("a", (20,), 0),), 2),
-        Execution("g", 40, (Run("b", (40,), 1),), 2),
-        Execution("g", 60, (Run("a", (60,), 2),), 2),
+        Execution("g", 20, (Member("a", (20,), 0),), 2),
+        Execution("g", 40, (Member("b", (40,), 1),), 2),
+        Execution("g", 60, (Member("a", (60,), 2),), 2),
     )
     assert found.left == ()
     assert found.state.tasks == {"g": {"a": TaskState(80, 60), "b": TaskState(70, 40)}}
@@ -173,7 +173,7 @@ def test_something_is_executed_in_every_epoch_and_the_rest_stays_due():
 def test_a_group_that_has_not_begun_is_left_alone():
     state = ScheduleState({"h": {"a": TaskState(40, 20)}, "gone": {"a": TaskState(40, 20)}})
     groups = [group(SubGroup("a", 2, 1)), group(SubGroup("a", 2, 1), name="h")]
-    found = plan("hybrid", groups, {"g": Progress(0, 20)}, None, state)
+    found = plan("hybrid", groups, {"g": Advance(0, 20)}, None, state)
     assert found.state.tasks == {"g": {"a": TaskState(40, 20)}, "h": {"a": TaskState(40, 20)}}
 
 
@@ -187,7 +187,7 @@ def test_groups_with_panes_of_different_lengths_are_compared_in_event_time():
 
 def test_streams_of_different_years_share_the_budget():
     g, h = group(SubGroup("a", 1, 1)), group(SubGroup("a", 1, 1), name="h")
-    found = plan("hybrid", [g, h], {"g": Progress(0, 40), "h": Progress(10**12, 10**12 + 40)}, 8)
+    found = plan("hybrid", [g, h], {"g": Advance(0, 40), "h": Advance(10**12, 10**12 + 40)}, 8)
     assert [e.group for e in found.executions] == ["g", "h"] * 4
 
 
@@ -195,14 +195,14 @@ def test_streams_of_different_years_compare_by_how_far_each_is_behind_its_own_wa
     later = 10**12
     g, h = group(SubGroup("a", 9, 1)), group(SubGroup("a", 9, 1), name="h")
     state = ScheduleState({"g": {"a": TaskState(90, 0)}, "h": {"a": TaskState(later + 50, later)}})
-    progress = {"g": Progress(100, 100), "h": Progress(later + 100, later + 100)}
+    progress = {"g": Advance(100, 100), "h": Advance(later + 100, later + 100)}
     assert [e.group for e in plan("hybrid", [g, h], progress, 5, state).executions] == ["h", "g"]
 
 
 def test_what_a_budget_left_late_is_answered_once_when_the_limit_is_lifted():
     state = ScheduleState({"g": {"a": TaskState(20, 0)}})
     found = plan("hybrid", group(SubGroup("a", 2, 1)), (95, 125), None, state)
-    assert found.executions[0] == Execution("g", 90, (Run("a", (90,), 7),), 1)
+    assert found.executions[0] == Execution("g", 90, (Member("a", (90,), 7),), 1)
     assert spell(found.executions) == ["a@90", "a@110"]
 
 
@@ -258,7 +258,7 @@ def test_the_ends_of_one_execution_are_paid_one_by_one_and_its_fixed_cost_once()
     aligned = group(SubGroup("w", 1, 5, 2, every=True), SubGroup("p", 9, 7, 3), costs=Costs(100, 1, 0.1))
     state = ScheduleState({"g": {"w": TaskState(10, 0), "p": TaskState(10, 0)}})
     (execution,) = plan("hybrid-late-pending", aligned, (30, 30), 1000, state).executions
-    assert execution.runs == (Run("w", (10, 20, 30), 2), Run("p", (30,), 0))
+    assert execution.runs == (Member("w", (10, 20, 30), 2), Member("p", (30,), 0))
     assert execution.cost == pytest.approx(100 + (5 + 5 + 7) + 0.1 * (3 * 2 + 3)), "p's window covers w's at 30"
 
 
@@ -281,7 +281,7 @@ def test_eager(budget: float, wanted: list[str]):
     [
         pytest.param(lambda: plan("hybrid", group(), (0, 10), None, eager=True), id="an endless schedule"),
         pytest.param(lambda: plan("hybrid", group(), (0, 10), -1), id="a negative budget"),
-        pytest.param(lambda: Progress(10, 0), id="a watermark that goes back"),
+        pytest.param(lambda: Advance(10, 0), id="a watermark that goes back"),
         pytest.param(lambda: group(pane_us=0), id="panes without length"),
         pytest.param(lambda: group(SubGroup("a", 1, 1), SubGroup("a", 2, 1)), id="two of one name"),
     ],
@@ -429,7 +429,7 @@ def test_executions_of_an_epoch_share_one_scan_where_the_engine_does() -> None:
 
     def cost(one_scan: bool) -> list[float]:
         group = Group("g", 1, costs, subgroups, one_scan)
-        plan = plan_epoch(SchedulePolicy.CONSERVATIVE, [group], choice, {"g": Progress(0, 10)}, ScheduleState(), None)
+        plan = plan_epoch(SchedulePolicy.CONSERVATIVE, [group], choice, {"g": Advance(0, 10)}, ScheduleState(), None)
         return [execution.cost for execution in plan.executions]
 
     # Each for itself: 100 + 4 + 1 at 5, 100 + 8 + 2 at 10.

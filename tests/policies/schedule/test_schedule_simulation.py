@@ -13,9 +13,9 @@ from functools import cache
 import pytest
 
 from headrace.policies import (
+    Advance,
     Costs,
     Group,
-    Progress,
     SchedulePolicy,
     ScheduleState,
     SubGroup,
@@ -60,7 +60,7 @@ def measure(policy: SchedulePolicy, level: str, seeds: tuple[int, ...] = (1, 2))
         choices = {g.name: choose_periods(policy, g.subgroups, g.costs) for g in groups}
         answers = {(g.name, s.name): s.answers for g in groups for s in g.subgroups}
         for start in range(0, SECONDS, EPOCH):
-            progress = {g.name: Progress(start * SECOND, (start + EPOCH) * SECOND) for g in groups}
+            progress = {g.name: Advance(start * SECOND, (start + EPOCH) * SECOND) for g in groups}
             plan = plan_epoch(policy, groups, choices, progress, state, EPOCH, eager=True)
             state, busy = plan.state, busy + plan.cost
             for execution in plan.executions:

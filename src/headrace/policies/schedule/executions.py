@@ -15,7 +15,7 @@ from headrace.policies.schedule.groups import Group, SchedulePolicy, SubGroup
 from headrace.policies.schedule.periods import PeriodChoice
 from headrace.units import SECOND_US
 
-__all__ = ["Execution", "Left", "Plan", "Progress", "Run", "ScheduleState", "TaskState", "enter", "plan_epoch"]
+__all__ = ["Advance", "Execution", "Left", "Member", "Plan", "ScheduleState", "TaskState", "enter", "plan_epoch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ScheduleState:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Advance:
     """The watermark of a group before and after an epoch. Sub-groups that are new begin at `from_us`."""
 
     from_us: int
@@ -47,7 +47,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Member:
     """One sub-group's part in an execution: the window ends it is answered at.
 
     `lateness_panes` are the panes that closed beyond its period since its last execution; for aligned windows, beyond
@@ -65,7 +65,7 @@ class Execution:
 
     group: str
     end_us: int
-    runs: tuple[Run, ...]
+    runs: tuple[Member, ...]
     cost: float
 
     @property
@@ -97,7 +97,7 @@ def plan_epoch(
     policy: SchedulePolicy,
     groups: Sequence[Group],
     choices: Mapping[str, PeriodChoice],
-    progress: Mapping[str, Progress],
+    progress: Mapping[str, Advance],
     state: ScheduleState,
     budget: float | None,
     *,
@@ -173,7 +173,7 @@ _Key = tuple[int, int, int]
 class _Queue:
     """The tasks of one group by deadline, and its event time."""
 
-    def __init__(self, policy: SchedulePolicy, number: int, group: Group, progress: Progress, tasks: list[_Task]):
+    def __init__(self, policy: SchedulePolicy, number: int, group: Group, progress: Advance, tasks: list[_Task]):
         self.policy, self.number, self.group, self.progress, self.tasks = policy, number, group, progress, tasks
         self.opened_us = self.newest_us = self.closed(progress.from_us)
         self.waiting: list[_Key] = []
@@ -189,7 +189,7 @@ class _Queue:
         number: int,
         group: Group,
         choice: PeriodChoice,
-        progress: Progress,
+        progress: Advance,
         states: Mapping[str, TaskState],
     ) -> _Queue:
         together: dict[tuple[int, str | None], list[SubGroup]] = {}
@@ -279,7 +279,7 @@ class _Queue:
         if room is not None and each > 0:
             # Ends that cost no more than beginning another execution would are worth their time in any case.
             most = max(1, int(max(room - costs.fixed, costs.fixed) / each))
-        runs: list[Run] = []
+        runs: list[Member] = []
         longest: dict[int, int] = {}
         answers = 0
         for task in tasks:
@@ -293,7 +293,7 @@ class _Queue:
                 asked_us = member.period * self.group.pane_us
                 wanted = task.deadline_us if task.every else task.last_us[member.name] + asked_us
                 late = max(0, max(end_us, self.opened_us) - wanted) // self.group.pane_us
-                runs.append(Run(member.name, ends, late))
+                runs.append(Member(member.name, ends, late))
                 task.last_us[member.name] = ends[-1]
             panes = max(member.panes for member in begun)
             answers += sum(member.answers for member in begun) * len(ends)
@@ -350,7 +350,7 @@ def _at_every_deadline(queues: Sequence[_Queue]) -> list[Execution]:
 class _Clock:
     """Groups that follow one watermark, the group with the earliest deadline first."""
 
-    def __init__(self, progress: Progress, queues: list[_Queue]) -> None:
+    def __init__(self, progress: Advance, queues: list[_Queue]) -> None:
         self.progress, self.queues, self.now_us = progress, queues, progress.from_us
         self._first: list[tuple[int, int, int, int]] = []
         self.by_number = {queue.number: queue for queue in queues}
@@ -404,7 +404,7 @@ def _within(budget: float, queues: Sequence[_Queue], debt: float, eager: bool) -
             else:
                 queue.push(position)
         queue.wake()
-    clocks = [_Clock(Progress(*times), members) for times, members in by_progress.items()]
+    clocks = [_Clock(Advance(*times), members) for times, members in by_progress.items()]
     for clock in clocks:
         for queue in clock.queues:
             clock.offer(queue)
