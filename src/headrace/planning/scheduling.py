@@ -363,9 +363,9 @@ class Scheduled:
             for name in self.workload.groups[execution.group]:
                 if name in times:
                     members.setdefault(subgroup_of(self.workload.plans[name].aggregate.window), []).append(name)
-            for run in execution.runs:
-                for name in members.get(run.subgroup, ()):
-                    ends.setdefault(name, []).extend(end for end in run.ends_us if end > times[name].after_us)
+            for served in execution.served:
+                for name in members.get(served.subgroup, ()):
+                    ends.setdefault(name, []).extend(end for end in served.ends_us if end > times[name].after_us)
         for name, query in times.items():
             if query.fresh and self.workload.plans[name].main in limited:
                 # Its first window closed before it came: no plan has it. What has closed since then is the plan's.

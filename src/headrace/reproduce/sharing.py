@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
-from headrace.planning.scheduling import Measured, Schedule
+from headrace.planning.scheduling import GroupSize, Schedule
 from headrace.policies.schedule.executions import Advance, ScheduleState, plan_epoch
 from headrace.policies.schedule.groups import Costs, Group, SchedulePolicy, SubGroup
 from headrace.policies.schedule.periods import PeriodChoice, choose_periods, cost_per_pane
@@ -284,7 +284,7 @@ def _engine_choices(policy: P, groups: Sequence[Group], schedule: Schedule, budg
 def _engine(settings: Settings) -> Made:
     loads = (1.25, 2.0, 4.0)
     measured = {
-        name: Measured(FAST.entries(values, 1), min(FAST.entries(values, 60), TOP)) for name, values in FAST.values
+        name: GroupSize(FAST.entries(values, 1), min(FAST.entries(values, 60), TOP)) for name, values in FAST.values
     }
     schedule = Schedule(measured=measured)
     plain = packet_groups(

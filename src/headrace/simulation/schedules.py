@@ -107,8 +107,8 @@ def play_schedule(
         plan = plan_epoch(policy, groups, choices, progress, state, budget_s, eager=eager)
         state, busy = plan.state, busy + plan.cost
         for execution in plan.executions:
-            for run in execution.runs:
-                runs[execution.group, run.subgroup] += [run.lateness_panes] * len(run.ends_us)
+            for served in execution.served:
+                runs[execution.group, served.subgroup] += [served.lateness_panes] * len(served.ends_us)
     queries = sum(each.answers for each in asked.values())
     executed = sum(len(runs[key]) * each.answers for key, each in asked.items())
     # A query that was never executed has been late since its first deadline.

@@ -18,11 +18,11 @@ from headrace.policies import (
     Execution,
     Group,
     Left,
-    Member,
     PeriodChoice,
     Plan,
     SchedulePolicy,
     ScheduleState,
+    Served,
     SubGroup,
     TaskState,
     choose_periods,
@@ -59,8 +59,8 @@ def spell(executions: tuple[Execution, ...]) -> list[str]:
     """`a+b@20`: a and b together at 20; `a@20,30`: at two ends."""
     words = []
     for e in executions:
-        at = sorted({run.ends_us for run in e.runs})
-        parts = ["+".join(run.subgroup for run in e.runs if run.ends_us == ends) for ends in at]
+        at = sorted({served.ends_us for served in e.served})
+        parts = ["+".join(served.subgroup for served in e.served if served.ends_us == ends) for ends in at]
         words.append(" ".join(f"{who}@{','.join(map(str, ends))}" for who, ends in zip(parts, at, strict=True)))
     return words
 
@@ -146,9 +146,9 @@ def test_what_has_no_room_is_executed_later_at_the_newest_pane():
     slow = replace(lone, costs=Costs(2, 0, 0))
     found = plan("none", slow, (0, 60), 6)
     assert found.executions == (
-        Execution("g", 20, (Member("a", (20,), 0),), 2),
-        Execution("g", 40, (Member("b", (40,), 1),), 2),
-        Execution("g", 60, (Member("a", (60,), 2),), 2),
+        Execution("g", 20, (Served("a", (20,), 0),), 2),
+        Execution("g", 40, (Served("b", (40,), 1),), 2),
+        Execution("g", 60, (Served("a", (60,), 2),), 2),
     )
     assert found.left == ()
     assert found.state.tasks == {"g": {"a": TaskState(80, 60), "b": TaskState(70, 40)}}
@@ -202,7 +202,7 @@ def test_streams_of_different_years_compare_by_how_far_each_is_behind_its_own_wa
 def test_what_a_budget_left_late_is_answered_once_when_the_limit_is_lifted():
     state = ScheduleState({"g": {"a": TaskState(20, 0)}})
     found = plan("hybrid", group(SubGroup("a", 2, 1)), (95, 125), None, state)
-    assert found.executions[0] == Execution("g", 90, (Member("a", (90,), 7),), 1)
+    assert found.executions[0] == Execution("g", 90, (Served("a", (90,), 7),), 1)
     assert spell(found.executions) == ["a@90", "a@110"]
 
 
@@ -258,7 +258,7 @@ def test_the_ends_of_one_execution_are_paid_one_by_one_and_its_fixed_cost_once()
     aligned = group(SubGroup("w", 1, 5, 2, every=True), SubGroup("p", 9, 7, 3), costs=Costs(100, 1, 0.1))
     state = ScheduleState({"g": {"w": TaskState(10, 0), "p": TaskState(10, 0)}})
     (execution,) = plan("hybrid-late-pending", aligned, (30, 30), 1000, state).executions
-    assert execution.runs == (Member("w", (10, 20, 30), 2), Member("p", (30,), 0))
+    assert execution.served == (Served("w", (10, 20, 30), 2), Served("p", (30,), 0))
     assert execution.cost == pytest.approx(100 + (5 + 5 + 7) + 0.1 * (3 * 2 + 3)), "p's window covers w's at 30"
 
 
@@ -333,9 +333,9 @@ def ends_of(plans: list[Plan], g: Group, s: SubGroup) -> list[int]:
         for found in plans
         for e in found.executions
         if e.group == g.name
-        for run in e.runs
-        if run.subgroup == s.name
-        for end in run.ends_us
+        for served in e.served
+        if served.subgroup == s.name
+        for end in served.ends_us
     ]
 
 
@@ -349,7 +349,7 @@ def test_without_a_limit_no_gap_exceeds_a_period(policy: str, groups: list[Group
     plans = epochs(policy, groups, start, moves, [None] * 5)
     now = start + sum(moves)
     assert not any(found.left for found in plans)
-    assert all(run.lateness_panes == 0 for found in plans for e in found.executions for run in e.runs)
+    assert all(served.lateness_panes == 0 for found in plans for e in found.executions for served in e.served)
     for g in groups:
         for s in g.subgroups:
             ends = ends_of(plans, g, s)
@@ -387,7 +387,7 @@ def test_with_any_budgets_nothing_is_lost(
     for found in plans:
         assert found.executions or not found.left, "if something is due, something is executed"
         for e in found.executions:
-            assert all(end <= e.end_us <= now for run in e.runs for end in run.ends_us)
+            assert all(end <= e.end_us <= now for served in e.served for end in served.ends_us)
     assert epochs(policy, groups, start, moves, limits) == plans, "the same inputs give the same plans"
 
 

@@ -31,7 +31,7 @@ LEVELS = {"light": (0.003, 0.0), "heavy": (0.010, 0.0), "answers": (0.0002, 0.02
 
 
 @dataclass(frozen=True)
-class GroupSize:
+class Measured:
     """Queries executed per second, average panes late, and the share of time the processor was busy."""
 
     throughput: float
@@ -53,7 +53,7 @@ def workload(seed: int, level: str) -> list[Group]:
 
 
 @cache
-def measure(policy: SchedulePolicy, level: str, seeds: tuple[int, ...] = (1, 2)) -> GroupSize:
+def measure(policy: SchedulePolicy, level: str, seeds: tuple[int, ...] = (1, 2)) -> Measured:
     executed, late, busy = 0, 0, 0.0
     for seed in seeds:
         groups, state = workload(seed, level), ScheduleState()
@@ -64,11 +64,11 @@ def measure(policy: SchedulePolicy, level: str, seeds: tuple[int, ...] = (1, 2))
             plan = plan_epoch(policy, groups, choices, progress, state, EPOCH, eager=True)
             state, busy = plan.state, busy + plan.cost
             for execution in plan.executions:
-                for run in execution.runs:
-                    executed += answers[execution.group, run.subgroup]
-                    late += answers[execution.group, run.subgroup] * run.lateness_panes
+                for served in execution.served:
+                    executed += answers[execution.group, served.subgroup]
+                    late += answers[execution.group, served.subgroup] * served.lateness_panes
     total = SECONDS * len(seeds)
-    return GroupSize(executed / total, late / executed, busy / total)
+    return Measured(executed / total, late / executed, busy / total)
 
 
 @pytest.mark.parametrize("level", LEVELS)

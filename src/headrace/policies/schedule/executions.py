@@ -15,7 +15,7 @@ from headrace.policies.schedule.groups import Group, SchedulePolicy, SubGroup
 from headrace.policies.schedule.periods import PeriodChoice
 from headrace.units import SECOND_US
 
-__all__ = ["Advance", "Execution", "Left", "Member", "Plan", "ScheduleState", "TaskState", "enter", "plan_epoch"]
+__all__ = ["Advance", "Execution", "Left", "Plan", "ScheduleState", "Served", "TaskState", "enter", "plan_epoch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Served:
     """One sub-group's part in an execution: the window ends it is answered at.
 
     `lateness_panes` are the panes that closed beyond its period since its last execution; for aligned windows, beyond
@@ -65,12 +65,12 @@ class Execution:
 
     group: str
     end_us: int
-    runs: tuple[Member, ...]
+    served: tuple[Served, ...]
     cost: float
 
     @property
     def subgroups(self) -> tuple[str, ...]:
-        return tuple(run.subgroup for run in self.runs)
+        return tuple(each.subgroup for each in self.served)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def plan_epoch(
     policy: SchedulePolicy,
     groups: Sequence[Group],
     choices: Mapping[str, PeriodChoice],
-    progress: Mapping[str, Advance],
+    advances: Mapping[str, Advance],
     state: ScheduleState,
     budget: float | None,
     *,
@@ -119,9 +119,9 @@ def plan_epoch(
     if budget is not None and budget < 0:
         raise ValueError(f"a budget cannot be negative: {budget}")
     queues = [
-        _Queue.of(policy, number, group, choices[group.name], progress[group.name], state.tasks.get(group.name, {}))
+        _Queue.of(policy, number, group, choices[group.name], advances[group.name], state.tasks.get(group.name, {}))
         for number, group in enumerate(groups)
-        if group.name in progress
+        if group.name in advances
     ]
     if budget is None:
         executions, debt = _at_every_deadline(queues), 0.0
@@ -133,7 +133,7 @@ def plan_epoch(
     left = tuple(waiting for queue in queues for waiting in queue.left())
     cost = sum(execution.cost for execution in executions)
     reason = (
-        f"{policy}: {sum(len(e.runs) for e in executions)} sub-groups in {len(executions)} executions for {cost:.4g}"
+        f"{policy}: {sum(len(e.served) for e in executions)} sub-groups in {len(executions)} executions for {cost:.4g}"
         + (f" of {budget:.4g}" if budget is not None else "")
         + f", {len(left)} left due"
     )
@@ -173,9 +173,9 @@ _Key = tuple[int, int, int]
 class _Queue:
     """The tasks of one group by deadline, and its event time."""
 
-    def __init__(self, policy: SchedulePolicy, number: int, group: Group, progress: Advance, tasks: list[_Task]):
-        self.policy, self.number, self.group, self.progress, self.tasks = policy, number, group, progress, tasks
-        self.opened_us = self.newest_us = self.closed(progress.from_us)
+    def __init__(self, policy: SchedulePolicy, number: int, group: Group, over: Advance, tasks: list[_Task]):
+        self.policy, self.number, self.group, self.over, self.tasks = policy, number, group, over, tasks
+        self.opened_us = self.newest_us = self.closed(over.from_us)
         self.waiting: list[_Key] = []
         # Eager only: tasks that wait for the next pane.
         self.resting: list[int] = []
@@ -189,7 +189,7 @@ class _Queue:
         number: int,
         group: Group,
         choice: PeriodChoice,
-        progress: Advance,
+        over: Advance,
         states: Mapping[str, TaskState],
     ) -> _Queue:
         together: dict[tuple[int, str | None], list[SubGroup]] = {}
@@ -203,7 +203,7 @@ class _Queue:
         for (period, _), members in together.items():
             every = members[0].every
             step = period * group.pane_us
-            known = [states.get(m.name) or enter(group, m, period, progress.from_us) for m in members]
+            known = [states.get(m.name) or enter(group, m, period, over.from_us) for m in members]
             if every:
                 # The next end after the last answered one, also if the sub-group's ends were others before.
                 deadlines = [enter(group, members[0], period, k.last_us).deadline_us for k in known]
@@ -223,7 +223,7 @@ class _Queue:
                     last_us={m.name: k.last_us for m, k in zip(members, known, strict=True)},
                 )
             )
-        return cls(policy, number, group, progress, tasks)
+        return cls(policy, number, group, over, tasks)
 
     def closed(self, at_us: int) -> int:
         """The newest pane end that the watermark has reached."""
@@ -279,7 +279,7 @@ class _Queue:
         if room is not None and each > 0:
             # Ends that cost no more than beginning another execution would are worth their time in any case.
             most = max(1, int(max(room - costs.fixed, costs.fixed) / each))
-        runs: list[Member] = []
+        served: list[Served] = []
         longest: dict[int, int] = {}
         answers = 0
         for task in tasks:
@@ -293,14 +293,14 @@ class _Queue:
                 asked_us = member.period * self.group.pane_us
                 wanted = task.deadline_us if task.every else task.last_us[member.name] + asked_us
                 late = max(0, max(end_us, self.opened_us) - wanted) // self.group.pane_us
-                runs.append(Member(member.name, ends, late))
+                served.append(Served(member.name, ends, late))
                 task.last_us[member.name] = ends[-1]
             panes = max(member.panes for member in begun)
             answers += sum(member.answers for member in begun) * len(ends)
             for end in ends:
                 longest[end] = max(longest.get(end, 0), panes)
             task.deadline_us = ends[-1] + task.period_us
-        return Execution(self.group.name, end_us, tuple(runs), self._cost(longest, answers))
+        return Execution(self.group.name, end_us, tuple(served), self._cost(longest, answers))
 
     def _cost(self, longest: Mapping[int, int], answers: int) -> float:
         """What answers cost at these ends, each with the panes of its longest window."""
@@ -320,7 +320,7 @@ class _Queue:
         return {name: TaskState(task.deadline_us, last) for task in self.tasks for name, last in task.last_us.items()}
 
     def left(self) -> list[Left]:
-        newest = self.closed(self.progress.to_us)
+        newest = self.closed(self.over.to_us)
         return [
             Left(self.group.name, member.name, (newest - task.deadline_us) // self.group.pane_us)
             for task in self.tasks
@@ -338,7 +338,7 @@ def _at_every_deadline(queues: Sequence[_Queue]) -> list[Execution]:
                 # What an earlier budget left late is answered once, as of the newest pane end.
                 task.deadline_us = max(task.deadline_us, queue.opened_us)
             queue.push(position)
-        while queue.waiting and queue.waiting[0][0] <= queue.progress.to_us:
+        while queue.waiting and queue.waiting[0][0] <= queue.over.to_us:
             queue.newest_us = queue.waiting[0][0]
             taken = queue.take()
             found.append((queue.newest_us, queue.number, len(found), queue.execute(taken, None)))
@@ -350,14 +350,14 @@ def _at_every_deadline(queues: Sequence[_Queue]) -> list[Execution]:
 class _Clock:
     """Groups that follow one watermark, the group with the earliest deadline first."""
 
-    def __init__(self, progress: Advance, queues: list[_Queue]) -> None:
-        self.progress, self.queues, self.now_us = progress, queues, progress.from_us
+    def __init__(self, over: Advance, queues: list[_Queue]) -> None:
+        self.over, self.queues, self.now_us = over, queues, over.from_us
         self._first: list[tuple[int, int, int, int]] = []
         self.by_number = {queue.number: queue for queue in queues}
 
     @property
     def span_us(self) -> int:
-        return self.progress.to_us - self.progress.from_us
+        return self.over.to_us - self.over.from_us
 
     def offer(self, queue: _Queue) -> None:
         """Takes note of the group's first task; what it said before is ignored from now on."""
@@ -390,21 +390,21 @@ class _Clock:
         else:
             first = self.first()
             times = [first[0]] if first else []
-        return min((time for time in times if time <= self.progress.to_us), default=None)
+        return min((time for time in times if time <= self.over.to_us), default=None)
 
 
 def _within(budget: float, queues: Sequence[_Queue], debt: float, eager: bool) -> tuple[list[Execution], float]:
     """Executions until virtual time reaches the budget, and by how much the last one went beyond."""
-    by_progress: dict[tuple[int, int], list[_Queue]] = {}
+    by_span: dict[tuple[int, int], list[_Queue]] = {}
     for queue in queues:
-        by_progress.setdefault((queue.progress.from_us, queue.progress.to_us), []).append(queue)
+        by_span.setdefault((queue.over.from_us, queue.over.to_us), []).append(queue)
         for position in range(len(queue.tasks)):
             if eager:
                 queue.resting.append(position)
             else:
                 queue.push(position)
         queue.wake()
-    clocks = [_Clock(Advance(*times), members) for times, members in by_progress.items()]
+    clocks = [_Clock(Advance(*times), members) for times, members in by_span.items()]
     for clock in clocks:
         for queue in clock.queues:
             clock.offer(queue)
@@ -415,7 +415,7 @@ def _within(budget: float, queues: Sequence[_Queue], debt: float, eager: bool) -
     while time < budget or not executions:
         share = min(1.0, time / budget + lead) if time < budget else 1.0
         for clock in clocks:
-            clock.advance(clock.progress.from_us + int(clock.span_us * share), eager)
+            clock.advance(clock.over.from_us + int(clock.span_us * share), eager)
         chosen = _furthest_behind(clocks, eager)
         if chosen is not None:
             clock, queue = chosen
@@ -432,7 +432,7 @@ def _within(budget: float, queues: Sequence[_Queue], debt: float, eager: bool) -
         coming = [(c, at) for c in clocks if (at := c.next_us(eager)) is not None]
         if time >= budget or not coming:
             break
-        arrivals = [(((at - c.progress.from_us) / c.span_us - lead) * budget, n) for n, (c, at) in enumerate(coming)]
+        arrivals = [(((at - c.over.from_us) / c.span_us - lead) * budget, n) for n, (c, at) in enumerate(coming)]
         arrival, number = min(arrivals)
         time = max(time, arrival)
         clock, at = coming[number]
