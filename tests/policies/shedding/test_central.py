@@ -25,7 +25,7 @@ from headrace.policies.shedding import (
     plan_uncoordinated,
     take_in_turn,
 )
-from headrace.policies.shedding.plan import keep
+from headrace.policies.shedding.plan import place_plan
 from policies.shedding.worlds import random_graph
 
 F = Fraction
@@ -44,7 +44,7 @@ def test_no_plan_on_a_fine_grid_beats_the_linear_program():
     best = plan_centrally(network, rates, Throughput())
     top = 0.0
     for x, y, z in product(range(16), range(16), range(21)):
-        plan = Plan("all", {"top": keep(SPLIT, (0.3, 0.4), (x / 50, y / 50, z / 50), "tried")}, "tried")
+        plan = Plan("all", {"top": place_plan(SPLIT, (0.3, 0.4), (x / 50, y / 50, z / 50), "tried")}, "tried")
         found = outcome(network, rates, plan, Throughput())
         top = max(top, found.worth if not found.problems else 0.0)
     assert best.bound is not None
@@ -99,14 +99,14 @@ def test_taking_rows_in_turn(costs: tuple[int, ...], rates: tuple[F, ...], taken
 )
 def test_the_judge_sees_what_is_wrong_with_a_plan(flows: tuple[float, ...], problem: str):
     network, rates = Network((SPLIT,)), {Port("top", "a"): 0.3, Port("top", "b"): 0.4}
-    plan = Plan("wrong", {"top": keep(SPLIT, (0.3, 0.4), flows, "wrong")}, "wrong")
+    plan = Plan("wrong", {"top": place_plan(SPLIT, (0.3, 0.4), flows, "wrong")}, "wrong")
     assert problem in outcome(network, rates, plan, Throughput()).problems
 
 
 def test_the_judge_sees_rows_lost_that_must_not_be():
     kept = Place("top", (Input("a", (Branch("x", 2.0, queries=("p",), never=True),)),))
     network, rates = Network((kept,)), {Port("top", "a"): 0.3}
-    plan = Plan("wrong", {"top": keep(kept, (0.3,), (0.2,), "wrong")}, "wrong")
+    plan = Plan("wrong", {"top": place_plan(kept, (0.3,), (0.2,), "wrong")}, "wrong")
     assert outcome(network, rates, plan, Throughput()).problems == (
         "branch 'x' of 'top' loses rows, which it must never",
     )

@@ -14,7 +14,7 @@ from headrace.policies.shedding.costs import RowCosts, RowSample, learn_row_cost
 from headrace.policies.shedding.network import Branch, Input, Network, Place, Port, expected, link, offered
 from headrace.policies.shedding.objective import Fair, Objective, Throughput, by_priority
 from headrace.policies.shedding.overload import Overload, OverloadState, Waiting, detect_overload
-from headrace.policies.shedding.plan import Kept, Outcome, PlacePlan, Plan, load_of, outcome
+from headrace.policies.shedding.plan import InputPlan, Outcome, PlacePlan, Plan, load_of, outcome
 from headrace.policies.shedding.uncoordinated import plan_uncoordinated, take_in_turn
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "Branch",
     "Fair",
     "Input",
-    "Kept",
+    "InputPlan",
     "Network",
     "Objective",
     "Outcome",

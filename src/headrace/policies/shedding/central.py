@@ -17,7 +17,7 @@ from scipy.sparse import coo_array
 from headrace.policies.shedding.amounts import Amount, Array
 from headrace.policies.shedding.network import Network, Port, offered
 from headrace.policies.shedding.objective import Fair, Objective
-from headrace.policies.shedding.plan import PlacePlan, Plan, keep, outcome
+from headrace.policies.shedding.plan import PlacePlan, Plan, outcome, place_plan
 
 __all__ = ["plan_centrally"]
 
@@ -144,7 +144,7 @@ class _Program:
                 branches.append(flow)
                 if branch.child is not None:
                     arriving[branch.child] = flow * float(branch.selectivity)
-            plan = keep(place, comes, branches, "")
+            plan = place_plan(place, comes, branches, "")
             reason = f"the optimum of the whole network takes {sum(plan.taken):.4g} of {sum(comes):.4g} rows/s here"
             found[name] = replace(plan, reason=reason)
         return found

@@ -11,11 +11,11 @@ from headrace.policies.shedding.amounts import FLOAT_SLACK, Amount, from_json, t
 from headrace.policies.shedding.network import Network, Place, Port, rate_at
 from headrace.policies.shedding.objective import Fair, Objective
 
-__all__ = ["Kept", "Outcome", "PlacePlan", "Plan", "keep", "load_of", "outcome"]
+__all__ = ["InputPlan", "Outcome", "PlacePlan", "Plan", "load_of", "outcome", "place_plan"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class InputPlan:
     """One input, in rows per second: rows that arrive, rows that are taken, rows that enter each branch."""
 
     input: str
@@ -39,7 +39,7 @@ class PlacePlan:
     """What a place keeps of each of its inputs, in their order, and why."""
 
     place: str
-    inputs: tuple[Kept, ...]
+    inputs: tuple[InputPlan, ...]
     reason: str
 
     @property
@@ -69,18 +69,18 @@ class PlacePlan:
     def from_json(cls, value: Mapping[str, Any]) -> PlacePlan:
         """The plan that was written."""
         inputs = (
-            Kept(name, from_json(arriving), from_json(taken), tuple(map(from_json, rates)))
+            InputPlan(name, from_json(arriving), from_json(taken), tuple(map(from_json, rates)))
             for name, arriving, taken, rates in value["inputs"]
         )
         return cls(value["place"], tuple(inputs), value["reason"])
 
 
-def keep(place: Place, arriving: Sequence[Amount], branches: Sequence[Amount], reason: str) -> PlacePlan:
+def place_plan(place: Place, arriving: Sequence[Amount], branches: Sequence[Amount], reason: str) -> PlacePlan:
     """The plan with these rows per second into the branches: of each input, as many are taken as its busiest branch."""
     found = []
     for each, rate, (start, stop) in zip(place.inputs, arriving, place.spans, strict=True):
         mine = tuple(branches[start:stop])
-        found.append(Kept(each.name, rate, max(mine), mine))
+        found.append(InputPlan(each.name, rate, max(mine), mine))
     return PlacePlan(place.name, tuple(found), reason)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.policies.shedding.amounts import Amount
 from headrace.policies.shedding.network import Network, Place, Port, rate_at
-from headrace.policies.shedding.plan import PlacePlan, Plan, keep, load_of
+from headrace.policies.shedding.plan import PlacePlan, Plan, load_of, place_plan
 
 __all__ = ["plan_uncoordinated", "take_in_turn"]
 
@@ -39,7 +39,7 @@ def take_in_turn(place: Place, rates: Sequence[Amount]) -> PlacePlan:
     load = float(load_of(place, arriving, [arriving[number] for number, _ in place.branches]))
     turns = f"rows in turn at {float(taken[waiting[0]]):.3g} rows/s" if waiting else "all rows fit"
     reason = f"{turns}: load {load:.3g} of {float(place.capacity):.3g}"
-    return keep(place, arriving, [taken[number] for number, _ in place.branches], reason)
+    return place_plan(place, arriving, [taken[number] for number, _ in place.branches], reason)
 
 
 def plan_uncoordinated(network: Network, rates: Mapping[Port, Amount]) -> Plan:

@@ -15,7 +15,7 @@ from headrace.policies.shedding.amounts import FLOAT_SLACK, Amount, Array, amoun
 from headrace.policies.shedding.fit.build import Prepared
 from headrace.policies.shedding.fit.table import Table
 from headrace.policies.shedding.network import Place
-from headrace.policies.shedding.plan import PlacePlan, keep, load_of
+from headrace.policies.shedding.plan import PlacePlan, load_of, place_plan
 
 __all__ = ["Entry", "EntryIndex", "best_entry", "index_entries", "look_up"]
 
@@ -33,7 +33,7 @@ def look_up(prepared: Prepared, rates: Sequence[Amount]) -> PlacePlan:
     needed = load_of(place, arriving, everything)
     if table.fits(arriving):
         reason = f"all rows fit: load {float(needed):.3g} of {float(place.capacity):.3g}"
-        return keep(place, arriving, everything, reason)
+        return place_plan(place, arriving, everything, reason)
     mixed: list[Amount] = [0] * len(everything)
     for number, weight in table.grid.points_around(arriving):
         mixed = [total + flow * weight for total, flow in zip(mixed, prepared.rows[number], strict=True)]
@@ -43,7 +43,7 @@ def look_up(prepared: Prepared, rates: Sequence[Amount]) -> PlacePlan:
         for flow, rate, never in zip(mixed, everything, prepared.never, strict=True)
     ]
     _use_spare_capacity(prepared, arriving, flows)
-    return keep(place, arriving, flows, _reason(place, arriving, flows, needed))
+    return place_plan(place, arriving, flows, _reason(place, arriving, flows, needed))
 
 
 def _use_spare_capacity(prepared: Prepared, arriving: Sequence[Amount], flows: list[Amount]) -> None:
