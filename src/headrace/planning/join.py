@@ -56,7 +56,7 @@ class JoinPlan(FlowPlan):
         """Where a column of one side is in its store."""
         return [c.name for c in self.store(role).columns].index(column)
 
-    def keeps(self, role: str) -> bool:
+    def preserves(self, role: str) -> bool:
         """Whether rows of a side without a match are results too."""
         return self.join.how in (role, "full")
 

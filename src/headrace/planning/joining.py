@@ -148,7 +148,7 @@ def expired_rows(plan: JoinPlan, clocks: Mapping[str, StreamClock]) -> dict[str,
     for side, other in (SIDES, SIDES[::-1]):
         closed = closed_us(plan, side, clocks)
         times = [_EVER if closed is None else closed]
-        if plan.keeps(other):
+        if plan.preserves(other):
             theirs = closed_us(plan, other, clocks)
             # A row of the other side that is open may have met rows as old as this side's range before it.
             times.append(_EVER if theirs is None else theirs - window_us(plan, side))

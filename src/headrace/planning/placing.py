@@ -158,7 +158,7 @@ class _Draft:
         span_s = (join.left.window.size_us + join.right.window.size_us) / SECOND_US
         matches = 1 / GUESSED_VALUES if plan.equal else selectivity(join.on.sql)
         pairs = rates[0] * rates[1] * span_s * matches
-        return max(pairs, *(rates[i] for i, store in enumerate(plan.stores) if plan.keeps(store.role)), 0.0)
+        return max(pairs, *(rates[i] for i, store in enumerate(plan.stores) if plan.preserves(store.role)), 0.0)
 
     # panes -----------------------------------------------------------------------------------------------------------
 

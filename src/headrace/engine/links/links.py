@@ -9,7 +9,7 @@ from headrace.engine.epochs import Epochs
 from headrace.engine.links.folder import LinkFolder
 from headrace.engine.links.receiving import Receiving
 from headrace.engine.links.sending import Sending
-from headrace.engine.links.told import keep_ends
+from headrace.engine.links.told import note_ends
 from headrace.engine.sources.read import United
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.storage import open_storage
@@ -36,7 +36,7 @@ class Links:
         self.receiving.refuse_others()
         self.sending.begin()
         if self.ends.sends or self.ends.receives:
-            keep_ends(self.checkpoint.storage, self.ends)
+            note_ends(self.checkpoint.storage, self.ends)
         if manifest is not None:
             self.committed(manifest)
 

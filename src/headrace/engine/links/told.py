@@ -11,12 +11,12 @@ from headrace.engine.state.storage import Storage
 from headrace.errors import CorruptStateError
 from headrace.model import Link, LinkEnds, LinkEpoch, plain, restored
 
-__all__ = ["describe_links", "keep_ends"]
+__all__ = ["describe_links", "note_ends"]
 
 _ENDS = "links.json"
 
 
-def keep_ends(storage: Storage, ends: LinkEnds) -> None:
+def note_ends(storage: Storage, ends: LinkEnds) -> None:
     """Writes down which links begin and end here; nothing is read of it but by people."""
     told = plain(ends)
     assert isinstance(told, dict)

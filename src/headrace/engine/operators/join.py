@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.engine.failures import blamed, cause_of
-from headrace.engine.operators.answering import adopt, writes_parquet
+from headrace.engine.operators.answering import give_to_sinks, writes_parquet
 from headrace.engine.operators.join_sql import pairs_ddl, pairs_schema, spark_join
 from headrace.engine.operators.port import Ask, Checked, Decided, Moment, Stepped, Taking
 from headrace.engine.sinks.choose import FileSink
@@ -180,7 +180,7 @@ class JoinOperator:
         return replace(work, picked=picked, schema=schema, staging=sink.staging)
 
     def _closing(self, plan: JoinPlan, side: str, moment: Moment) -> Closing | None:
-        if not plan.keeps(side):
+        if not plan.preserves(side):
             return None
         before, after = (closed_us(plan, side, clocks) for clocks in (moment.before, moment.after))
         if after is None:
@@ -198,7 +198,7 @@ class JoinOperator:
                 counted.setdefault(names[item.work], []).append(item)
             else:
                 deliveries.append(item)
-        adopt(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
+        give_to_sinks(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
         return counted
 
     def _pairs(self, plan: JoinPlan, work: JoinWork) -> DataFrame:
