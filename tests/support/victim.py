@@ -129,13 +129,13 @@ def finish(spark: Any, home: Path, bins: int, hooks: Hooks) -> None:
 def die_while_carrying(probe: Callable[[str], None]) -> None:
     from headrace.engine.state.spark_io import SparkIo
 
-    adopt = SparkIo._adopt
+    adopt = SparkIo._name_files
 
     def probed(self: SparkIo, *arguments: Any) -> None:
         probe("mid-carry")
         adopt(self, *arguments)
 
-    SparkIo._adopt = probed  # type: ignore[method-assign]
+    SparkIo._name_files = probed  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from headrace.planning import Shedding, Workload, edges_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Answered", "Answering", "Given", "adopt", "hand_over", "writes_parquet"]
+__all__ = ["Answered", "Answering", "Given", "give_to_sinks", "hand_over", "writes_parquet"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Told(Protocol):
     failed: dict[str, str]
 
 
-def adopt(
+def give_to_sinks(
     deliveries: Iterable[Delivery],
     names: Sequence[str],
     sinks: Mapping[str, Sink],
@@ -129,7 +129,7 @@ class Answering:
         if direct:
             combine = self._combine(workload, direct, panes)
             delivered = blamed(lambda: self._delivered(combine))
-            self._adopt(tuple(direct), sinks, delivered, given, answered)
+            self._take_over(tuple(direct), sinks, delivered, given, answered)
         rest = {name: work for name, work in works.items() if work.finish is None}
         for name in self._finished(workload, sinks, rest, panes, given, answered):
             del rest[name]
@@ -167,7 +167,7 @@ class Answering:
             # One of them fails: each by itself tells which.
             raise_if_not_a_querys(failure)
             return ()
-        self._adopt(tuple(together), sinks, delivered, given, answered)
+        self._take_over(tuple(together), sinks, delivered, given, answered)
         return tuple(together)
 
     def _delivered(self, combine: CombineTask) -> list[Delivery | Spent]:
@@ -213,7 +213,7 @@ class Answering:
         weights = tuple(self._took.get(main, 0.01) for main, _ in members)
         return CombineTask(panes, tuple(works.values()), members, weights)
 
-    def _adopt(
+    def _take_over(
         self,
         names: tuple[str, ...],
         sinks: Mapping[str, Sink],
@@ -226,7 +226,7 @@ class Answering:
         answered.spent += spent
         self._took |= {item.group: item.seconds for item in spent}
         items = [item for item in delivered if isinstance(item, Delivery)]
-        adopt(items, names, sinks, (given.epoch, given.replay), answered, self._probe)
+        give_to_sinks(items, names, sinks, (given.epoch, given.replay), answered, self._probe)
 
     def _deliver_by_sql(
         self, workload: Workload, sink: Sink, name: str, work: Work, panes: Panes, given: Given, answered: Answered

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.engine.failures import blamed, cause_of
-from headrace.engine.operators.answering import adopt, writes_parquet
+from headrace.engine.operators.answering import give_to_sinks, writes_parquet
 from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Moment, Stepped, Taking
 from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
@@ -94,7 +94,7 @@ class SelectOperator:
         shares = shared_out((work.chunks for work in works.values()), rows, self._io.slots)
         task = SelectTask(self._folder, tuple(works.values()), shares)
         deliveries = blamed(lambda: self._io.run(task, len(shares)))
-        adopt(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
+        give_to_sinks(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
 
     def _results(self, plan: SelectPlan, work: SelectWork) -> DataFrame:
         tasks = min(len(work.chunks), self._io.slots)

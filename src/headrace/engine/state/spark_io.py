@@ -184,7 +184,7 @@ class SparkIo:
                     raise EngineError(
                         f"{len(reports)} of {partitions} tasks have reported what they wrote to {staging}"
                     )
-                self._adopt(staging, reports)
+                self._name_files(staging, reports)
             finally:
                 self._storage.delete(staging)
         return [reports[number] for number in sorted(reports)]
@@ -199,7 +199,7 @@ class SparkIo:
         values = self._session._jsparkSession.createDataset(made._jrdd.rdd(), binary)
         return DataFrame(values.toDF(), self._session).selectExpr(*AsBytes.select())
 
-    def _adopt(self, staging: str, reports: Mapping[int, Report]) -> None:
+    def _name_files(self, staging: str, reports: Mapping[int, Report]) -> None:
         files: dict[tuple[int, int], str] = {}
         for i in range(max((len(report.made) for report in reports.values()), default=0)):
             for name in self._storage.names(f"{staging}/i={i}"):
