@@ -16,7 +16,7 @@ from headrace.engine.operators.keyed import KeyedOperator
 from headrace.engine.operators.port import Checked
 from headrace.errors import EngineError, QueryFailure, SpecError, StateError
 from headrace.kernels.keyed import MiniWork, Turn
-from headrace.kernels.steps import StepKernel, Steps
+from headrace.kernels.steps import StepKernel, StepState
 from headrace.language import bind_query, load_pipeline, parse_schema
 from headrace.model import Step, Stream
 from headrace.planning import StepPlan, plan_query
@@ -70,7 +70,7 @@ def rows(*values: tuple[int, int, str, int]) -> pl.DataFrame:
     )
 
 
-def turn(made: StepKernel, state: Steps, new: pl.DataFrame, final_us: int, done_us: int = -1) -> Any:
+def turn(made: StepKernel, state: StepState, new: pl.DataFrame, final_us: int, done_us: int = -1) -> Any:
     return made.turn(Turn(state, new, {m: MiniWork(m, done_us, -1, None) for m in range(4)}, final_us))
 
 
@@ -115,7 +115,7 @@ def test_columns_of_state_may_have_any_name() -> None:
     names = "p STRING, m BIGINT, c0 BIGINT"
     made = kernel(state=parse_schema(names), results=parse_schema("k STRING"))
     table = pa.table({"p": ["a", None], "m": pa.array([1, 2], pa.int64()), "c0": pa.array([3, 4], pa.int64())})
-    parts = list(made.parts(Steps({3: table}, made.no_rows()), frozenset({3})))
+    parts = list(made.parts(StepState({3: table}, made.no_rows()), frozenset({3})))
     assert made.loaded(parts).tables[3].equals(table)
 
 
@@ -144,7 +144,7 @@ def widen(state: pa.Table, version: int) -> pa.Table:
 def test_an_older_state_is_migrated() -> None:
     old = kernel(state=parse_schema("k STRING, n BIGINT"), results=parse_schema("k STRING"))
     table = pa.table({"k": ["a"], "n": pa.array([7], pa.int64())})
-    parts = list(old.parts(Steps({3: table}, old.no_rows()), frozenset({3})))
+    parts = list(old.parts(StepState({3: table}, old.no_rows()), frozenset({3})))
     new = replace(kernel(version=2), migration=packed(widen))
     assert new.loaded(parts).tables[3].to_pylist() == [{"k": "a", "n": 7, "s": 0}]
     with pytest.raises(EngineError, match="has version 1, its function wants 2"):

@@ -42,7 +42,7 @@ def _called(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @dataclass
-class Steps:
+class StepState:
     """State of some mini-partitions: a table of each, and rows that are not final yet."""
 
     tables: dict[int, pa.Table]
@@ -63,15 +63,15 @@ class StepKernel:
     version: int
     migration: bytes | None = None
 
-    def empty(self) -> Steps:
-        return Steps({}, self.no_rows())
+    def empty(self) -> StepState:
+        return StepState({}, self.no_rows())
 
     def no_rows(self) -> pl.DataFrame:
         found = pl.from_arrow(self.schema.empty_table())
         assert isinstance(found, pl.DataFrame)
         return found.with_columns(pl.lit(0, pl.Int32).alias("m"))
 
-    def loaded(self, parts: Sequence[tuple[str, int, pl.DataFrame]]) -> Steps:
+    def loaded(self, parts: Sequence[tuple[str, int, pl.DataFrame]]) -> StepState:
         rows = [f.with_columns(pl.lit(mini, pl.Int32).alias("m")) for suffix, mini, f in parts if not suffix]
         tables: dict[int, list[pa.Table]] = {}
         for suffix, mini, frame in parts:
@@ -79,7 +79,7 @@ class StepKernel:
                 theirs = {name: name.removeprefix(_THEIRS) for name in frame.columns if name != "p"}
                 table = to_arrow(frame.select(*theirs).rename(theirs))
                 tables.setdefault(mini, []).append(self._migrated(table, int(suffix.removeprefix(".state"))))
-        return Steps(
+        return StepState(
             {mini: pa.concat_tables(some) for mini, some in tables.items()},
             pl.concat(rows) if rows else self.no_rows(),
         )
@@ -102,13 +102,13 @@ class StepKernel:
             )
         return table.select(schema.names).cast(schema)
 
-    def only(self, state: Steps, minis: frozenset[int]) -> Steps:
+    def only(self, state: StepState, minis: frozenset[int]) -> StepState:
         kept = {mini: table for mini, table in state.tables.items() if mini in minis}
-        return Steps(kept, state.rows.filter(pl.col("m").is_in(sorted(minis))))
+        return StepState(kept, state.rows.filter(pl.col("m").is_in(sorted(minis))))
 
-    def together(self, one: Steps, other: Steps) -> Steps:
+    def together(self, one: StepState, other: StepState) -> StepState:
         frames = [frame for frame in (one.rows, other.rows) if frame.height]
-        return Steps({**one.tables, **other.tables}, pl.concat(frames) if frames else one.rows)
+        return StepState({**one.tables, **other.tables}, pl.concat(frames) if frames else one.rows)
 
     def turn(self, turn: Turn) -> Turned:
         frames = [frame for frame in (turn.state.rows, turn.rows) if frame.height]
@@ -131,16 +131,16 @@ class StepKernel:
             counts[mini] = some.height
         rest = rows.filter(pl.Series(~final & (rows["p"] >= turn.final_us).to_numpy()))
         found = pa.concat_tables(results) if results else None
-        return Turned(Steps(tables, rest), found, counts, frozenset(counts))
+        return Turned(StepState(tables, rest), found, counts, frozenset(counts))
 
-    def sizes(self, state: Steps) -> dict[int, int]:
+    def sizes(self, state: StepState) -> dict[int, int]:
         per_row = state.rows.estimated_size() / max(1, state.rows.height)
         sizes = {mini: round(n * per_row) for mini, n in state.rows["m"].value_counts().iter_rows()}
         for mini, table in state.tables.items():
             sizes[mini] = sizes.get(mini, 0) + int(table.nbytes)
         return sizes
 
-    def parts(self, state: Steps, minis: frozenset[int]) -> Iterator[tuple[str, int, pl.DataFrame]]:
+    def parts(self, state: StepState, minis: frozenset[int]) -> Iterator[tuple[str, int, pl.DataFrame]]:
         for (mini,), rows in sorted(state.rows.partition_by("m", as_dict=True, include_key=False).items()):
             assert isinstance(mini, int)
             if mini in minis:
