@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.model import Query, Stream
-from headrace.planning import AnswerPlan, Known, Source, Supply, Workload, cover, plan_answer, share
+from headrace.planning import AnswerPlan, Known, Supplier, Supply, Workload, cover, plan_answer, share
 from headrace.units import SECOND_US
 
 Bind = Callable[..., Query]
@@ -173,13 +173,13 @@ def test_the_same_keys_in_another_order_are_kept_once(planned: Planned):
     reasons = sorted(reason for name in "ab" for reason in why(workload, name))
     assert reasons == [ITSELF, REORDERED]
     (other,) = (s for s in workload.supplies.values() if s.why == REORDERED)
-    assert other == Supply((Source(id_, (1, 0)),), REORDERED), "no group is spread over bins"
+    assert other == Supply((Supplier(id_, (1, 0)),), REORDERED), "no group is spread over bins"
 
 
 def test_three_keys_say_where_each_is(planned: Planned):
     first = share(planned(a=count("src, dst, port")))
     workload = share(planned(a=count("src, dst, port"), b=count("port, src, dst")), known=known_of(first))
-    (source,) = workload.supplies[workload.plans["b"].main].sources
+    (source,) = workload.supplies[workload.plans["b"].main].suppliers
     assert (source.synopsis, source.keys) == (workload.plans["a"].main, (2, 0, 1))
 
 
@@ -303,8 +303,8 @@ def test_a_coarser_query_that_comes_later_is_answered_from_history(planned: Plan
     workload = share(planned(fine=count("src, dst"), coarse=count("dst"), all=count()), known=known_of(first))
     fine = workload.plans["fine"].main
     assert list(workload.kept) == [fine]
-    assert workload.supplies[workload.plans["coarse"].main] == Supply((Source(fine, (1,)),), FINER, whole=True)
-    assert workload.supplies[workload.plans["all"].main] == Supply((Source(fine, ()),), FINER, whole=True)
+    assert workload.supplies[workload.plans["coarse"].main] == Supply((Supplier(fine, (1,)),), FINER, whole=True)
+    assert workload.supplies[workload.plans["all"].main] == Supply((Supplier(fine, ()),), FINER, whole=True)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def synopses(plan: AnswerPlan) -> list[Synopsis]:
 def used(plan: AnswerPlan) -> list[tuple[int, ...]]:
     """Per aggregate the positions of its measures in the demand they come from."""
     columns = {d.synopsis.id: [measure.column for measure in d.measures] for d in plan.demands}
-    return [tuple(columns[s.synopsis].index(column) for column in s.columns) for s in plan.sources]
+    return [tuple(columns[s.synopsis].index(column) for column in s.columns) for s in plan.columns]
 
 
 def plan(bind: Bind, select: str, tail: str = "", name: str = "q") -> AnswerPlan:
@@ -82,7 +82,7 @@ def test_plain_aggregates_need_one_synopsis(
     synopsis = demand.synopsis
     assert [name.lower() for name in described(demand)] == [name.lower() for name in measures]
     assert (synopsis.detail, synopsis.keep, synopsis.feeds[0].detail) == (None, None, None)
-    (source,) = found.sources
+    (source,) = found.columns
     assert (used(found), source.synopsis, found.main) == ([positions], synopsis.id, synopsis.id)
 
 
@@ -106,7 +106,7 @@ def test_details(
     found = plan(bind, f"{aggregate} AS v")
     main, demand = found.demands
     other = demand.synopsis
-    (source,) = found.sources
+    (source,) = found.columns
     assert found.main == main.synopsis.id
     assert described(main) == ["rows"], "groups are known even where no detail is"
     assert (other.feeds[0].detail, other.keep, described(demand)) == (detail, keep, measures)
@@ -124,7 +124,7 @@ def test_details(
 )
 def test_distinct_estimates_take_as_many_registers_as_the_deviation_asks(bind: Bind, aggregate: str, bits: int):
     found = plan(bind, f"{aggregate} AS v")
-    (source,) = found.sources
+    (source,) = found.columns
     assert source.parameters == (bits,)
     registers = found.demands[1]
     assert f"& {2**bits - 1}L" in (registers.synopsis.feeds[0].detail or "")
@@ -141,7 +141,7 @@ def test_distinct_estimates_take_as_many_registers_as_the_deviation_asks(bind: B
     ],
 )
 def test_approximate_percentiles_state_their_error(bind: Bind, aggregate: str, error: float):
-    (source,) = plan(bind, f"{aggregate} AS v").sources
+    (source,) = plan(bind, f"{aggregate} AS v").columns
     assert source.parameters == (0.9, pytest.approx(error))
 
 
@@ -155,7 +155,7 @@ def test_average_sum_and_count_share_their_measures(bind: Bind):
 def test_percentiles_and_distinct_counts_of_one_column_share_their_details(bind: Bind):
     found = plan(bind, "MEDIAN(length) AS a, PERCENTILE(length, 0.9) AS b, COUNT(DISTINCT length) AS c")
     assert len(found.demands) == 2
-    assert len({source.synopsis for source in found.sources}) == 1
+    assert len({source.synopsis for source in found.columns}) == 1
 
 
 def test_kept_and_whole_details_do_not_mix(bind: Bind):
@@ -234,7 +234,7 @@ def test_windows_do_not_belong_to_identity(bind: Bind):
 )
 def test_columns_are_named_by_what_they_hold(bind: Bind, one: str, other: str, same: bool):
     first, second = plan(bind, f"{one} AS v"), plan(bind, f"src, {other} AS v", "WHERE ok GROUP BY src")
-    assert (first.sources[0].columns[0] == second.sources[0].columns[0]) is same
+    assert (first.columns[0].columns[0] == second.columns[0].columns[0]) is same
 
 
 def test_a_column_tells_types_apart():
@@ -246,7 +246,7 @@ def test_a_column_tells_types_apart():
 def test_identity_is_the_same_in_every_process(bind: Bind):
     # A changed id makes every checkpoint out there start anew: change it knowingly.
     found = plan(bind, "SUM(length) AS n")
-    assert (found.main, found.sources[0].columns) == ("907d8c22192a", ("sum_ca513b66b9ce",))
+    assert (found.main, found.columns[0].columns) == ("907d8c22192a", ("sum_ca513b66b9ce",))
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def plan_question(
     workload = plan_workload({_NAME: plan_answer(query)}, streams, before, manifest.coverage)
     plan = workload.plans[_NAME]
     for demand in plan.demands:
-        for source in workload.supplies[demand.synopsis.id].sources:
+        for source in workload.supplies[demand.synopsis.id].suppliers:
             kept = before.kept.get(source.synopsis)
             if kept is None:
                 wanted = Kept(demand.synopsis, demand.measures, window.pane_us)

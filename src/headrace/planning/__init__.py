@@ -34,7 +34,7 @@ from headrace.planning.select import SelectPlan, plan_select
 from headrace.planning.sharing import (
     Kept,
     Known,
-    Source,
+    Supplier,
     Supply,
     Workload,
     assemble_workload,
@@ -56,13 +56,13 @@ from headrace.planning.shedding import (
     protected_edges,
     with_kept,
 )
-from headrace.planning.synopsis import AggregateSource, AnswerPlan, Demand, is_scaled, plan_answer
+from headrace.planning.synopsis import AggregateColumns, AnswerPlan, Demand, is_scaled, plan_answer
 
 __all__ = [
     "LEFT",
     "PAIR_TIME",
     "RIGHT",
-    "AggregateSource",
+    "AggregateColumns",
     "AnswerPlan",
     "Asked",
     "Coverage",
@@ -89,8 +89,8 @@ __all__ = [
     "SelectPlan",
     "Shedding",
     "SideEpoch",
-    "Source",
     "StepPlan",
+    "Supplier",
     "Supply",
     "Workload",
     "advance_us",

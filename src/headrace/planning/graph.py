@@ -83,8 +83,8 @@ def _add_answer(draft: _Draft, workload: Workload, name: str, plan: AnswerPlan) 
                        role=_role(kept.synopsis.feeds, number))  # fmt: skip
     window, keys = plan.aggregate.window, ", ".join(plan.demands[0].synopsis.feeds[0].keys)
     what = f"{window} by {keys}" if keys else str(window)
-    supplied = [[s.synopsis, s.keys] for d in plan.demands for s in workload.supplies[d.synopsis.id].sources]
-    wanted = [[str(s.aggregate), s.columns, s.parameters] for s in plan.sources]
+    supplied = [[s.synopsis, s.keys] for d in plan.demands for s in workload.supplies[d.synopsis.id].suppliers]
+    wanted = [[str(s.aggregate), s.columns, s.parameters] for s in plan.columns]
     content = [sources, [keys for _, keys in supplied], repr(window), wanted, repr(plan.query.finish)]
     answer = draft.node(f"answer-{_digest(content)}", "answer", what, name)
     for source in sources:

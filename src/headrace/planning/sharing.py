@@ -25,7 +25,7 @@ from headrace.planning.filters import disjoint_union
 from headrace.planning.flow import FlowPlan, NodePlan, RowStore
 from headrace.planning.synopsis import AnswerPlan
 
-__all__ = ["Kept", "Known", "Source", "Supply", "Workload", "assemble_workload", "nodes_of", "share", "streams_read"]
+__all__ = ["Kept", "Known", "Supplier", "Supply", "Workload", "assemble_workload", "nodes_of", "share", "streams_read"]
 
 # A coarser synopsis is rolled up from a finer one instead of being kept when the finer has at most so many times its
 # rows: then keeping it costs more, in every epoch, than rolling up does.
@@ -42,7 +42,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Supplier:
     """A kept synopsis that gives (a part of) a demanded one: `keys` are the positions of the demanded keys in it."""
 
     synopsis: str
@@ -56,7 +56,7 @@ class Supply:
     `whole` says that a group's rows may be spread over the bins of the source, so that no bin answers alone.
     """
 
-    sources: tuple[Source, ...]
+    suppliers: tuple[Supplier, ...]
     why: str
     whole: bool = False
 
@@ -134,7 +134,7 @@ class Workload:
     def sources_of(self, query: str) -> tuple[str, ...]:
         """The kept synopses a query is answered from."""
         ids = (d.synopsis.id for d in self.plans[query].demands)
-        return tuple(dict.fromkeys(source.synopsis for id_ in ids for source in self.supplies[id_].sources))
+        return tuple(dict.fromkeys(source.synopsis for id_ in ids for source in self.supplies[id_].suppliers))
 
     def only(self, names: Iterable[str]) -> Workload:
         """The part of the workload that some of its queries need."""
@@ -196,8 +196,8 @@ def share(
     # Finer and narrower synopses first: they can only be kept, and others are made of them.
     for id_ in sorted(demanded, key=lambda i: (-len(demanded[i].keys), _width(demanded[i]), i)):
         before = supplies.get(id_)
-        kept_now = {s.synopsis for supply in chosen.values() for s in supply.sources}
-        if before is not None and all(s.synopsis in known for s in before.sources):
+        kept_now = {s.synopsis for supply in chosen.values() for s in supply.suppliers}
+        if before is not None and all(s.synopsis in known for s in before.suppliers):
             chosen[id_] = _rolled_up(demanded[id_], offers, known, kept_now) or before
             continue
         chosen[id_] = _supply(demanded[id_], offers, known, kept_now | known.keys(), texts)
@@ -213,11 +213,11 @@ def _supply(
 ) -> Supply:
     id_ = wanted.id
     others = {i: offers[i] for i in sorted(set(kept)) if i != id_}
-    own = Supply((Source(id_, tuple(range(len(wanted.keys)))),), "kept for itself")
+    own = Supply((Supplier(id_, tuple(range(len(wanted.keys)))),), "kept for itself")
     for i, other in others.items():
         keys = _positions(wanted, other)
         if keys is not None and len(other.keys) == len(wanted.keys) and _where(other) == _where(wanted):
-            return Supply((Source(i, keys),), "the same keys in another order")
+            return Supply((Supplier(i, keys),), "the same keys in another order")
     if id_ in known:
         return _rolled_up(wanted, offers, known, others) or own
     if len(wanted.feeds) == 1 and wanted.feeds[0].where is not None:
@@ -230,7 +230,7 @@ def _supply(
         ]
         parts = disjoint_union(wanted.feeds[0].where, alike, texts)
         if parts is not None:
-            return Supply(tuple(Source(i, keys) for i, keys in parts), "a union of disjoint filters kept for others")
+            return Supply(tuple(Supplier(i, keys) for i, keys in parts), "a union of disjoint filters kept for others")
     finer = [
         (known[i].rows or 0.0, i, keys)
         for i, other in others.items()
@@ -238,7 +238,7 @@ def _supply(
     ]
     if finer:
         _, i, keys = min(finer)
-        return Supply((Source(i, keys),), "rolled up from finer keys that are there already", whole=True)
+        return Supply((Supplier(i, keys),), "rolled up from finer keys that are there already", whole=True)
     return own
 
 
@@ -254,7 +254,7 @@ def _rolled_up(
             continue
         if theirs <= ROLL_UP_BELOW * rows and covers(known[i].coverage, known[wanted.id].coverage):
             why = f"rolled up from finer keys, which have {theirs:.0f} rows per epoch where it had {rows:.0f}"
-            return Supply((Source(i, keys),), why, whole=True)
+            return Supply((Supplier(i, keys),), why, whole=True)
     return None
 
 
@@ -298,7 +298,7 @@ def assemble_workload(
         for demand in plan.demands:
             id_ = demand.synopsis.id
             used[id_] = supplies[id_]
-            for source in supplies[id_].sources:
+            for source in supplies[id_].suppliers:
                 columns = measures.setdefault(source.synopsis, {})
                 columns |= {m.column: m for m in demand.measures}
                 panes[source.synopsis] = gcd(panes.get(source.synopsis, 0), plan.aggregate.window.pane_us)

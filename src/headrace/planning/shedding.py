@@ -489,7 +489,7 @@ def protected_edges(workload: Workload) -> dict[str, int]:
         key = plan.query.protected_key
         if key is not None and plan.query.why_never_shed is None:
             for demand in plan.demands:
-                for source in workload.supplies[demand.synopsis.id].sources:
+                for source in workload.supplies[demand.synopsis.id].suppliers:
                     for feed in workload.kept[source.synopsis].synopsis.feeds:
                         found.setdefault(edge_into(source.synopsis, feed.stream), source.keys[key])
     return found
@@ -501,7 +501,7 @@ def edges_of(workload: Workload, query: str) -> tuple[str, ...]:
     if isinstance(plan, JoinPlan):
         return edges_into(plan)
     assert isinstance(plan, AnswerPlan)
-    sources = [source.synopsis for source in workload.supplies[plan.main].sources]
+    sources = [source.synopsis for source in workload.supplies[plan.main].suppliers]
     return tuple(edge_into(id_, feed.stream) for id_ in sources for feed in workload.kept[id_].synopsis.feeds)
 
 

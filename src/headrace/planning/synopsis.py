@@ -38,7 +38,7 @@ from headrace.model import (
 from headrace.planning.flow import NodePlan
 
 __all__ = [
-    "AggregateSource",
+    "AggregateColumns",
     "AnswerPlan",
     "Demand",
     "argument_of",
@@ -72,7 +72,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateSource:
+class AggregateColumns:
     """Where one aggregate of a query comes from: a synopsis and the columns of its measures there."""
 
     aggregate: Aggregate
@@ -83,9 +83,9 @@ class AggregateSource:
 
 @dataclass(frozen=True)
 class AnswerPlan(NodePlan):
-    """How a query is answered: the first demand holds its groups, `sources` its aggregates."""
+    """How a query is answered: the first demand holds its groups, `columns` its aggregates."""
 
-    sources: tuple[AggregateSource, ...]
+    columns: tuple[AggregateColumns, ...]
     demands: tuple[Demand, ...]
 
     @property
@@ -147,7 +147,7 @@ def plan_answer(query: Query) -> AnswerPlan:
     demands = tuple(Demand(_build(draft, scans, root), tuple(draft.measures)) for draft in drafts)
     return AnswerPlan(
         query,
-        tuple(AggregateSource(a, demands[i].synopsis.id, columns, p) for i, a, columns, p in found),
+        tuple(AggregateColumns(a, demands[i].synopsis.id, columns, p) for i, a, columns, p in found),
         demands,
     )
 

@@ -29,8 +29,7 @@ from headrace.model import (
     StepFunction,
     Stream,
 )
-from headrace.planning import Source as Source_
-from headrace.planning import Supply, plan_query
+from headrace.planning import Supplier, Supply, plan_query
 
 LINES = Source("json", "/in/r", (("multiLine", "true"), ("maxFilesPerTrigger", "2"), ("password", "x1secret")))
 MESSAGES = Source("kafka", None, (("subscribe", "t"),), Decoding("csv", (("sep", ";"),)))
@@ -128,7 +127,7 @@ def test_a_workload_is_not_planned_anew() -> None:
     both = plan_workload(plans, STREAMS, None, {})
     assert restored_workload(plans, STREAMS, read_terms(told()).description) == both
     fine, coarse = (d.synopsis.id for name in ("fine", "coarse") for d in both.plans[name].demands)
-    rolled = replace(both, supplies={**both.supplies, coarse: Supply((Source_(fine, (0,)),), "finer", whole=True)})
+    rolled = replace(both, supplies={**both.supplies, coarse: Supply((Supplier(fine, (0,)),), "finer", whole=True)})
     left = rolled.only(["coarse"])
     value = json.loads(json.dumps(describe_workload(left, STREAMS, SETTINGS, Manifest(3, 3))))
     found = restored_workload({"coarse": plans["coarse"]}, STREAMS, read_terms(value).description)

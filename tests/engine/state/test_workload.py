@@ -244,7 +244,7 @@ def test_a_measure_is_complete_since_the_latest_of_its_parts():
     before, manifest = running(queries)
     late = replace(manifest.coverage[before.plans["p443"].main], since_us=42)
     coverage: dict[str, Coverage] = {**manifest.coverage, before.plans["p443"].main: late}
-    assert before.sources_of("web") == tuple(s.synopsis for s in before.supplies[before.plans["web"].main].sources)
+    assert before.sources_of("web") == tuple(s.synopsis for s in before.supplies[before.plans["web"].main].suppliers)
     assert complete_since(before, "web", coverage) == 42
     assert complete_since(before, "p80", coverage) is None
 

@@ -19,14 +19,14 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
     root = plan.aggregate
     main = workload.supplies[plan.main]
     # Rows are in bins by the keys of their synopsis in its own order: only with one order do they match.
-    order = main.sources[0].keys
-    spread = main.whole or any(source.keys != order for source in main.sources)
+    order = main.suppliers[0].keys
+    spread = main.whole or any(source.keys != order for source in main.suppliers)
 
     def demand(found: Demand) -> DemandSpec:
         supply = workload.supplies[found.synopsis.id]
         layout = layout_of(found.synopsis, found.measures, root.window.pane_us)
-        whole = spread or supply.whole or any(source.keys != order for source in supply.sources)
-        return DemandSpec(layout, tuple((s.synopsis, s.keys) for s in supply.sources), whole)
+        whole = spread or supply.whole or any(source.keys != order for source in supply.suppliers)
+        return DemandSpec(layout, tuple((s.synopsis, s.keys) for s in supply.suppliers), whole)
 
     return AnswerSpec(
         root.window.size_us,
@@ -44,7 +44,7 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
                 is_scaled(plan.query, s.aggregate),
                 text_of(s.aggregate, root.input),
             )
-            for s in plan.sources
+            for s in plan.columns
         ),
         tuple(demand(d) for d in plan.demands),
         _top(plan),
@@ -59,7 +59,7 @@ def _top(plan: AnswerPlan) -> Top | None:
     if plan.query.shedding.scale:  # what is scaled is not in the order of what was kept
         return None
     first = finish.order_by[0]
-    for source in plan.sources:
+    for source in plan.columns:
         plain = source.aggregate.function in ("sum", "count", "min", "max") and source.synopsis == plan.main
         # The limbs of a sum are not in the order of the sums.
         plain &= not any(m.kind == "limbs" and m.column == source.columns[0] for m in plan.demands[0].measures)

@@ -191,7 +191,7 @@ def complete_since(workload: Workload, query: str, coverage: Mapping[str, Covera
     times = [
         coverage[source.synopsis].complete_since((m.column for m in demand.measures), plan.aggregate.window.pane_us)
         for demand in plan.demands
-        for source in workload.supplies[demand.synopsis.id].sources
+        for source in workload.supplies[demand.synopsis.id].suppliers
     ]
     return _latest(times)
 

@@ -28,7 +28,7 @@ from headrace.planning import (
     FlowPlan,
     Kept,
     Known,
-    Source,
+    Supplier,
     Supply,
     Workload,
     assemble_workload,
@@ -95,7 +95,7 @@ def describe_workload(
             for id_, kept in workload.kept.items()
         },
         "supplies": {
-            id_: {"sources": [[s.synopsis, s.keys] for s in supply.sources], "why": supply.why, "whole": supply.whole}
+            id_: {"sources": [[s.synopsis, s.keys] for s in supply.suppliers], "why": supply.why, "whole": supply.whole}
             for id_, supply in workload.supplies.items()
         },
         "begun": None if begun is None else begun.to_json(),
@@ -146,7 +146,7 @@ def read_description(value: Mapping[str, Any]) -> Description:
         for id_, item in value["kept"].items()
     }
     supplies = {
-        id_: Supply(tuple(Source(s, tuple(keys)) for s, keys in item["sources"]), item["why"], item["whole"])
+        id_: Supply(tuple(Supplier(s, tuple(keys)) for s, keys in item["sources"]), item["why"], item["whole"])
         for id_, item in value["supplies"].items()
     }
     return Description(streams, kept, supplies)
