@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.operators.port import Answered, Ask, Decided, Moment, Operator, Stepped, Taking
+from headrace.engine.operators.port import Answered, Ask, Decided, Made, Moment, Operator, Taking
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import Manifest
 from headrace.model import (
@@ -113,14 +113,14 @@ def mentioned(type_: Any) -> set[Any]:
     return {type_} | {found for argument in get_args(type_) for found in mentioned(argument)}
 
 
-@pytest.mark.parametrize("type_", [EpochDecision, Manifest, Standing, Ask, Decided, Taking, Moment, Answered, Stepped])
+@pytest.mark.parametrize("type_", [EpochDecision, Manifest, Standing, Ask, Decided, Taking, Moment, Answered, Made])
 def test_what_is_logged_and_what_operators_see_is_typed(type_: type):
     names = {**vars(__import__(type_.__module__, fromlist=["x"])), "DataFrame": object}
     for name, hint in get_type_hints(type_, names).items():
         assert Any not in mentioned(hint), f"{type_.__name__}.{name}"
 
 
-@pytest.mark.parametrize("call", ["check", "decide", "takes", "ends", "step"])
+@pytest.mark.parametrize("call", ["check", "decide", "takes", "ends", "answer"])
 def test_the_calls_of_an_operator_are_typed(call: str):
     names = vars(__import__(Operator.__module__, fromlist=["x"]))
     for name, hint in get_type_hints(getattr(Operator, call), names).items():

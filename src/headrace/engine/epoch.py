@@ -132,7 +132,7 @@ class Epoch:
         with self._step(progress, "answer"):
             for nodes in progress.standing.workload.rounds:
                 for operator in self._operators:
-                    made = operator.step(self._moment(progress, nodes))
+                    made = operator.answer(self._moment(progress, nodes))
                     progress.take(made)
                     self._end_if_flushed(progress, made.clocks)
             self._probe("after-sinks")
@@ -162,7 +162,7 @@ class Epoch:
     def _commit(self, progress: Progress) -> None:
         began = time.monotonic()
         self._checkpoint.check_lock()
-        before, decision, stepped = progress.standing.manifest, progress.decision, progress.stepped
+        before, decision, made = progress.standing.manifest, progress.decision, progress.made
         queries = progress.outcomes()
         for name, state in queries.items():
             if state.ended and not before.queries[name].ended:
@@ -172,7 +172,7 @@ class Epoch:
             workload = workload.only(name for name in workload.queries if queries[name].runs)
         nodes = progress.remembered(workload, queries)
         retained = retain(
-            workload, (*before.chunks, *progress.absorbed.chunks, *stepped.chunks), nodes, stepped.expired,
+            workload, (*before.chunks, *progress.absorbed.chunks, *made.chunks), nodes, made.expired,
             before.coverage, progress.absorbed, self._io, self._checkpoint.state_folder, self._checkpoint.bins,
             decision.epoch,
         )  # fmt: skip
@@ -193,17 +193,17 @@ class Epoch:
                 {step: round(seconds, 4) for step, seconds in progress.steps_s.items()},
                 self._jobs() - progress.jobs,
                 {name: count.entry.rows_in for name, count in progress.absorbed.counts.items()},
-                {name: answered.windows for name, answered in stepped.answered.items() if answered.windows},
+                {name: answered.windows for name, answered in made.answered.items() if answered.windows},
                 sum(chunk.bytes for chunk in retained.chunks),
                 progress.replay,
-                stepped.observed,
+                made.observed,
                 progress.absorbed.shed,
             ),
         )
         self._probe("before-manifest")
         self._checkpoint.commit(manifest)
         self.standing = replace(progress.standing, workload=workload, manifest=manifest)
-        self.unfinished = stepped.unfinished
+        self.unfinished = made.unfinished
         self._probe("after-manifest")
         self._checkpoint.clean(manifest, retained.dropped)
         self._commit_s = time.monotonic() - began

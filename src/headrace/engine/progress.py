@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from headrace.engine.operators.port import Answered, Stepped
+from headrace.engine.operators.port import Answered, Made
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState, QueryState
 from headrace.kernels.absorb import Absorbed
@@ -30,7 +30,7 @@ class Progress:
     absorbed: Absorbed = field(default_factory=Absorbed)
     clocks: dict[str, StreamClock] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    stepped: Stepped = field(default_factory=Stepped)
+    made: Made = field(default_factory=Made)
     steps_s: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -53,9 +53,9 @@ class Progress:
         yield
         self.steps_s[step] = time.monotonic() - began
 
-    def take(self, made: Stepped) -> None:
+    def take(self, made: Made) -> None:
         """Adds what an operator has made; a node that failed fails all queries above it."""
-        self.stepped.add(made)
+        self.made.add(made)
         over = self.standing.workload.queries_over
         self.failed |= {query: cause for node, cause in made.failed.items() for query in over(node)}
         # Counts are those of declared streams, whose ledger they are.
@@ -72,14 +72,14 @@ class Progress:
         if not state.runs or name not in self.standing.workload.queries:
             return state
         ends_us, over = self.standing.lifetime(name, self.clocks)
-        answered = self.stepped.answered.get(name, Answered(state.answered_us))
-        state = answered.added_to(state, self.stepped.rows.get(name, 0))
+        answered = self.made.answered.get(name, Answered(state.answered_us))
+        state = answered.added_to(state, self.made.rows.get(name, 0))
         return replace(state, ends_us=ends_us, ended=over and not answered.owes)
 
     def remembered(self, workload: Workload, queries: Mapping[str, QueryState]) -> dict[str, NodeState]:
         """What operators still remember: of queries that run, and what outlives queries or their failure."""
         failed = {name for name, state in queries.items() if state.failed is not None}
-        states = {**self.standing.manifest.nodes, **self.stepped.state}
+        states = {**self.standing.manifest.nodes, **self.made.state}
         return {
             node: state
             for node, state in states.items()

@@ -147,7 +147,7 @@ class World:
         absorbed = self.absorb(rows, cut.slices)
         moment = Moment(decision, False, standing, frozenset({"q"}), absorbed, {"r": self.clock},
                         ending=frozenset(["q"] if last else []))  # fmt: skip
-        stepped = self.operator.step(moment)
+        stepped = self.operator.answer(moment)
         assert not stepped.failed, stepped.failed
         there = {**self.chunks, **{c.name: c for c in (*absorbed.chunks, *stepped.chunks)}}
         named = set(stepped.state["q"].chunks)

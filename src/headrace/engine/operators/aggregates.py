@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from headrace.engine.failures import cause_of
 from headrace.engine.operators.answering import Answering, Given
-from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Moment, Stepped, Taking
+from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Made, Moment, Taking
 from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
 from headrace.kernels.absorb import Absorbed
@@ -84,19 +84,19 @@ class AggregateOperator:
                     ends[stream] = max(last_end_with_rows(window, last), ends.get(stream, EVER[0]))
         return ends
 
-    def step(self, moment: Moment) -> Stepped:
-        stepped = self._feed(moment)
+    def answer(self, moment: Moment) -> Made:
+        made = self._feed(moment)
         if not moment.nodes or any(name in moment.standing.workload.queries for name in moment.nodes):
             # Queries are in the last round; the schedule learns of epochs without any, too.
-            stepped.add(self._answer(moment))
-        return stepped
+            made.add(self._answer(moment))
+        return made
 
-    def _feed(self, moment: Moment) -> Stepped:
+    def _feed(self, moment: Moment) -> Made:
         """Gives all aligned windows that time has passed to the nodes above, whatever the schedule has to say.
 
         Windows without rows have no answers, so that there are never too many.
         """
-        stepped, reached = Stepped(), dict[str, Answered]()
+        made, reached = Made(), dict[str, Answered]()
         for name, plan in moment.answers.items():
             if plan.feeds is None:
                 continue
@@ -109,17 +109,17 @@ class AggregateOperator:
                     results = self._answering.results(moment.standing.workload, name, given)
                     absorbed = moment.feed(plan.feeds.stream, results)
                 except Exception as failure:
-                    stepped.failed[name] = cause_of(failure, spelled(plan.query.root))
+                    made.failed[name] = cause_of(failure, spelled(plan.query.root))
                     continue
             until = state.answered_us if due is None else due.last_us
             reached[name] = Answered(until)
-            stepped.fed += absorbed
-            stepped.clocks[plan.feeds.name] = moment.clock_of(plan.feeds, now, absorbed)
-            stepped.state[name] = AnswersState(until, state.since_us, plan.forms)
-        stepped.expired = _expired(moment.standing.workload, reached)
-        return stepped
+            made.fed += absorbed
+            made.clocks[plan.feeds.name] = moment.clock_of(plan.feeds, now, absorbed)
+            made.state[name] = AnswersState(until, state.since_us, plan.forms)
+        made.expired = _expired(moment.standing.workload, reached)
+        return made
 
-    def _answer(self, moment: Moment) -> Stepped:
+    def _answer(self, moment: Moment) -> Made:
         began = time.monotonic()
         epoch = _Epoch(moment, _scheduled(moment.standing, moment.decision))
         self._schedule(epoch)
@@ -128,14 +128,14 @@ class AggregateOperator:
         given = Given(decision.epoch, moment.replay, epoch.due, _chunks(moment), shedding)
         answered = self._answering.answer(workload, moment.sinks, given)
         alive = [name for name in _alive(moment) if name not in answered.failed]
-        stepped = Stepped(answered.rows, answered.failed, unfinished=epoch.unfinished)
-        stepped.answered = {name: self._answered(name, epoch) for name in alive}
-        stepped.expired = _expired(workload, stepped.answered)
+        made = Made(answered.rows, answered.failed, unfinished=epoch.unfinished)
+        made.answered = {name: self._answered(name, epoch) for name in alive}
+        made.expired = _expired(workload, made.answered)
         schedule = moment.standing.manifest.schedule
-        stepped.state[SCHEDULE] = schedule.learned(
+        made.state[SCHEDULE] = schedule.learned(
             workload, epoch.due, answered.spent, time.monotonic() - began, moment.other_s, epoch.scheduled.state
         )
-        return stepped
+        return made
 
     # ------------------------------------------------------------------------------------------------------------------
 

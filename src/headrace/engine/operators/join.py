@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.engine.failures import blamed, cause_of
 from headrace.engine.operators.answering import give_to_sinks, writes_parquet
 from headrace.engine.operators.join_sql import pairs_ddl, pairs_schema, spark_join
-from headrace.engine.operators.port import Ask, Checked, Decided, Moment, Stepped, Taking
+from headrace.engine.operators.port import Ask, Checked, Decided, Made, Moment, Taking
 from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState
@@ -113,33 +113,33 @@ class JoinOperator:
                 ends |= {stream: max(end, ends.get(stream, end)) for stream in plan.reads}
         return ends
 
-    # step ------------------------------------------------------------------------------------------------------------
+    # answer ----------------------------------------------------------------------------------------------------------
 
-    def step(self, moment: Moment) -> Stepped:
-        stepped = Stepped()
+    def answer(self, moment: Moment) -> Made:
+        made = Made()
         joins = _joins(moment.flows)
         direct: dict[str, JoinWork] = {}
         for name, plan in joins.items():
-            with _guarded(name, stepped):
+            with _guarded(name, made):
                 work = self._work(plan, moment)
                 if plan.feeds is not None:
-                    self._feed(plan, work, moment, stepped)
+                    self._feed(plan, work, moment, made)
                 elif work.picked is not None:
                     direct |= {name: work} if _has_work(work) else {}
                 elif _has_work(work):
-                    stepped.rows[name] = self._deliver_by_sql(plan, work, moment)
-        told = self._deliver(direct, moment, stepped) if direct else {}
+                    made.rows[name] = self._deliver_by_sql(plan, work, moment)
+        told = self._deliver(direct, moment, made) if direct else {}
         for name, plan in joins.items():
-            if name in stepped.failed:
+            if name in made.failed:
                 continue
             expired = expired_rows(plan, moment.after)
-            stepped.expired |= {plan.store(side).id: expired[side] for side in SIDES}
+            made.expired |= {plan.store(side).id: expired[side] for side in SIDES}
             counted = told.get(name, [])
-            stepped.state[name] = self._learned(plan, moment, counted, expired)
+            made.state[name] = self._learned(plan, moment, counted, expired)
             if counted:
-                stepped.observed[name] = _shown(counted)
-                stepped.fed += _worked(plan, counted, absorbed=moment.absorbed)
-        return stepped
+                made.observed[name] = _shown(counted)
+                made.fed += _worked(plan, counted, absorbed=moment.absorbed)
+        return made
 
     def _work(self, plan: JoinPlan, moment: Moment) -> JoinWork:
         join, decision = plan.join, _decided(moment.decision, plan.name)
@@ -187,7 +187,7 @@ class JoinOperator:
             return None
         return Closing(EVER[0] if before is None else before, after)
 
-    def _deliver(self, works: Mapping[str, JoinWork], moment: Moment, stepped: Stepped) -> dict[str, list[Counted]]:
+    def _deliver(self, works: Mapping[str, JoinWork], moment: Moment, made: Made) -> dict[str, list[Counted]]:
         """All joins that select plain columns for Parquet, in one job; by join what its hosts say they did."""
         names, counted = tuple(works), dict[str, list[Counted]]()
         task = JoinTask(self._folder, tuple(works.values()))
@@ -198,7 +198,7 @@ class JoinOperator:
                 counted.setdefault(names[item.work], []).append(item)
             else:
                 deliveries.append(item)
-        give_to_sinks(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
+        give_to_sinks(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), made, self._probe)
         return counted
 
     def _pairs(self, plan: JoinPlan, work: JoinWork) -> DataFrame:
@@ -209,7 +209,7 @@ class JoinOperator:
         with spark_join(self._pairs(plan, work), plan, work.kept) as results:
             return moment.sinks[plan.name].write(results, moment.decision.epoch, moment.replay) or 0
 
-    def _feed(self, plan: JoinPlan, work: JoinWork, moment: Moment, stepped: Stepped) -> None:
+    def _feed(self, plan: JoinPlan, work: JoinWork, moment: Moment, made: Made) -> None:
         """Absorbs a join's pairs, as rows of a stream, into what the nodes above it keep."""
         assert plan.feeds is not None
         absorbed = Absorbed()
@@ -218,8 +218,8 @@ class JoinOperator:
                 absorbed = moment.feed(plan.feeds.stream, pairs)
         now = watermark_of(moment.after, plan.reads)
         now = None if now is None else now - plan.feeds.delay_us
-        stepped.clocks[plan.feeds.name] = moment.clock_of(plan.feeds, now, absorbed)
-        stepped.fed += absorbed
+        made.clocks[plan.feeds.name] = moment.clock_of(plan.feeds, now, absorbed)
+        made.fed += absorbed
 
     # observe ---------------------------------------------------------------------------------------------------------
 
@@ -246,12 +246,12 @@ class JoinOperator:
 
 
 @contextmanager
-def _guarded(node: str, stepped: Stepped) -> Iterator[None]:
+def _guarded(node: str, made: Made) -> Iterator[None]:
     """Notes what goes wrong for one join, so that the others are not disturbed."""
     try:
         yield
     except Exception as failure:
-        stepped.failed[node] = cause_of(failure)
+        made.failed[node] = cause_of(failure)
 
 
 def _joins(flows: Mapping[str, FlowPlan]) -> dict[str, JoinPlan]:

@@ -18,7 +18,7 @@ from headrace.engine.failures import blamed, cause_of
 from headrace.engine.operators.answering import hand_over, writes_parquet
 from headrace.engine.operators.finishing import direct_finish, spark_finish
 from headrace.engine.operators.functions import load_function, packed
-from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Moment, Stepped, Taking
+from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Made, Moment, Taking
 from headrace.engine.operators.specs import spec_of_rows
 from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
@@ -272,10 +272,10 @@ class KeyedOperator:
                 ends |= {stream: max(max(lasts) + 1, ends.get(stream, _NEVER)) for stream in plan.reads}
         return ends
 
-    def step(self, moment: Moment) -> Stepped:
+    def answer(self, moment: Moment) -> Made:
         names = tuple(_mine(moment.flows))
         if not names:
-            return Stepped()
+            return Made()
         decisions = {name: _decided(name, moment.decision) for name in names}
         decisions = {n: _all_at_once(d) if moment.is_last(n) else d for n, d in decisions.items()}
         bins = max(decision.bins for decision in decisions.values())
@@ -286,17 +286,17 @@ class KeyedOperator:
         began = time.monotonic()
         reports: list[BinReport] = blamed(lambda: self._io.run(task, bins, Stays.PROCESS))
         seconds = time.monotonic() - began
-        stepped, most = Stepped(), self._memory_bytes()
+        made, most = Made(), self._memory_bytes()
         worked = [each for report in reports for each in report.worked]
         for number, name in enumerate(names):
             mine = [each for each in worked if each.work == number]
-            self._deliver(name, moment, works[name], mine, stepped)
-            if name not in stepped.failed:
+            self._deliver(name, moment, works[name], mine, made)
+            if name not in made.failed:
                 done = _Done(states[name], decisions[name], works[name], mine, reports, seconds)
-                self._account(name, moment, done, most, stepped)
-                self._tell_time(name, moment, stepped)
+                self._account(name, moment, done, most, made)
+                self._tell_time(name, moment, made)
         self._probe("after-keyed")
-        return stepped
+        return made
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -397,19 +397,19 @@ class KeyedOperator:
             or (2 * (epoch - base) >= SNAPSHOT_EPOCHS and (epoch + mini) % SNAPSHOT_EPOCHS == 0)
         }
 
-    def _deliver(self, name: str, moment: Moment, work: KeyedWork, worked: Sequence[Worked], stepped: Stepped) -> None:
+    def _deliver(self, name: str, moment: Moment, work: KeyedWork, worked: Sequence[Worked], made: Made) -> None:
         """Gives an epoch's results to the query's sink, or says why there are none."""
         errors = [each.error for each in worked if each.error is not None]
         if errors:
-            stepped.failed[name] = errors[0]
+            made.failed[name] = errors[0]
             return
         files = [each.file for each in sorted(worked, key=lambda each: each.bin) if each.file is not None]
-        stepped.rows[name] = sum(each.results for each in worked)
+        made.rows[name] = sum(each.results for each in worked)
         sink, epoch = moment.sinks.get(name), moment.decision.epoch
         if work.direct:
             assert isinstance(sink, FileSink)
             self._probe("mid-sinks")
-            hand_over(sink, files, name, (epoch, moment.replay), stepped)
+            hand_over(sink, files, name, (epoch, moment.replay), made)
             return
         if not files and (sink is None or not moment.replay):
             return
@@ -421,32 +421,32 @@ class KeyedOperator:
             raw = reader.parquet(*paths) if paths else self._spark.createDataFrame([], query.ddl)
             results = spark_finish(raw, query.plan.query.finish)
             if query.plan.feeds is not None:
-                stepped.fed += moment.feed(query.plan.feeds.stream, results)
+                made.fed += moment.feed(query.plan.feeds.stream, results)
             elif sink is not None:
                 sink.write(results, epoch, moment.replay)
         except Exception as failure:
-            stepped.failed[name] = cause_of(failure, spelled(query.plan.query.root))
+            made.failed[name] = cause_of(failure, spelled(query.plan.query.root))
         finally:
             self._checkpoint.storage.delete(work.staging.removeprefix(f"{self._checkpoint.storage.root}/"))
 
-    def _tell_time(self, name: str, moment: Moment, stepped: Stepped) -> None:
+    def _tell_time(self, name: str, moment: Moment, made: Made) -> None:
         """The clock of the stream that results make: rows of all mini-partitions have theirs up to there."""
-        derived, state = moment.flows[name].feeds, stepped.state[name]
+        derived, state = moment.flows[name].feeds, made.state[name]
         if derived is not None:
             assert isinstance(state, KeyedState)
             done = [time for time in state.done_us if time is not None and time > _NEVER]
             now = min(done) if len(done) == len(state.done_us) else None
-            stepped.clocks[derived.name] = moment.clock_of(derived, now, stepped.fed)
+            made.clocks[derived.name] = moment.clock_of(derived, now, made.fed)
 
-    def _account(self, name: str, moment: Moment, done: _Done, most: Sequence[int], stepped: Stepped) -> None:
+    def _account(self, name: str, moment: Moment, done: _Done, most: Sequence[int], made: Made) -> None:
         """Notes what is remembered of a query from here on, and what was observed of it."""
         query, epoch = self._queries[name], moment.decision.epoch
         measured = done.measured(moment.absorbed.slices, most)
         state = account(done.before, done.decision, measured, epoch, self._settings)
-        stepped.state[name] = state = done.recorded(state, query, epoch)
-        stepped.chunks += done.snapshots
+        made.state[name] = state = done.recorded(state, query, epoch)
+        made.chunks += done.snapshots
         times = [time for time in state.done_us if time is not None and time > _NEVER]
         if times:
-            stepped.answered[name] = Answered(min(times), done.work.final_us - min(times))
-        stepped.observed[name] = done.observed(measured, sum(state.state_bytes))
+            made.answered[name] = Answered(min(times), done.work.final_us - min(times))
+        made.observed[name] = done.observed(measured, sum(state.state_bytes))
         query.left = {each.bin: each.left for each in done.worked}

@@ -7,7 +7,7 @@ this port and no kind; it calls
     decide    1 admit: what the operator will do, with the reason; logged before it acts, read again on replay
     takes     2 absorb: what the one pass over the rows has to keep for it, and how that is cut
     ends      3 advance: how far a flush has to bring the time of a stream
-    step      4 answer: reads state and rows, delivers results, makes state, says what may be forgotten; once for each
+    answer    4 answer: reads state and rows, delivers results, makes state, says what may be forgotten; once for each
               round of nodes, those below others first
 """
 
@@ -30,7 +30,7 @@ from headrace.policies.remedies import Remedy
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Answered", "Ask", "Checked", "Decided", "Moment", "Operator", "StepFunctions", "Stepped", "Taking"]
+__all__ = ["Answered", "Ask", "Checked", "Decided", "Made", "Moment", "Operator", "StepFunctions", "Taking"]
 
 # Functions that a caller has given for queries, by query.
 StepFunctions = Mapping[str, Callable[..., object]]
@@ -89,12 +89,12 @@ def _no_feed(stream: Stream, rows: DataFrame) -> Absorbed:
 
 @dataclass(frozen=True)
 class Moment:
-    """A round of an epoch as an operator sees it: time before and after its rows, all state, the nodes to step.
+    """A round of an epoch as an operator sees it: time before and after its rows, all state, its nodes.
 
-    `nodes` are those of this round that live queries need; what they read has been stepped in rounds before. `chunks`
+    `nodes` are those of this round that live queries need; what they read was made in rounds before. `chunks`
     were there before the epoch, `absorbed.chunks` came with its rows and with those of derived streams. `state` is what
     operators left in the last manifest; `ending` are queries that this epoch is the last of. `feed` absorbs rows that
-    an operator makes, as rows of a derived stream. `other_s` is what the epoch takes besides a step.
+    an operator makes, as rows of a derived stream. `other_s` is what the epoch takes besides answering.
     """
 
     decision: EpochDecision
@@ -181,7 +181,7 @@ class Answered:
 
 
 @dataclass
-class Stepped:
+class Made:
     """What operators made of an epoch, by node, and of what they keep.
 
     `expired` gives per synopsis and store the time before which nothing is needed any more: chunks that hold nothing
@@ -201,7 +201,7 @@ class Stepped:
     observed: dict[str, JoinMeasures | KeyedMeasures] = field(default_factory=dict)
     unfinished: bool = False
 
-    def add(self, other: Stepped) -> None:
+    def add(self, other: Made) -> None:
         """Takes what another operator made."""
         self.rows |= other.rows
         self.failed |= other.failed
@@ -240,5 +240,5 @@ class Operator(Protocol):
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> Mapping[str, int]:
         """By stream the time that a flush has to bring it to; streams without one may stay where they are."""
 
-    def step(self, moment: Moment) -> Stepped:
+    def answer(self, moment: Moment) -> Made:
         """Makes results of the epoch's rows, puts them where the sinks find them, or feeds them to nodes above."""

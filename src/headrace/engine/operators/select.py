@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.engine.failures import blamed, cause_of
 from headrace.engine.operators.answering import give_to_sinks, writes_parquet
-from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Moment, Stepped, Taking
+from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Made, Moment, Taking
 from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
 from headrace.engine.state.state_io import StateIo
@@ -54,12 +54,12 @@ class SelectOperator:
         """Nothing waits for time to pass."""
         return {}
 
-    def step(self, moment: Moment) -> Stepped:
-        stepped, direct = Stepped(), dict[str, SelectWork]()
+    def answer(self, moment: Moment) -> Made:
+        made, direct = Made(), dict[str, SelectWork]()
         for name, plan in _selects(moment.flows).items():
             now = watermark_of(moment.after, plan.reads)
             if now is not None:
-                stepped.answered[name] = Answered(now)
+                made.answered[name] = Answered(now)
             work = self._work(plan, moment)
             if not work.chunks:
                 continue
@@ -67,14 +67,14 @@ class SelectOperator:
                 direct[name] = work
                 continue
             try:
-                stepped.rows[name] = moment.sinks[name].write(
+                made.rows[name] = moment.sinks[name].write(
                     self._results(plan, work), moment.decision.epoch, moment.replay
                 ) or 0  # fmt: skip
             except Exception as failure:
-                stepped.failed[name] = cause_of(failure)
+                made.failed[name] = cause_of(failure)
         if direct:
-            self._deliver(direct, moment, stepped)
-        return stepped
+            self._deliver(direct, moment, made)
+        return made
 
     def _work(self, plan: SelectPlan, moment: Moment) -> SelectWork:
         outputs, sink = plan.query.finish.outputs, moment.sinks[plan.name]
@@ -87,14 +87,14 @@ class SelectOperator:
             staging,
         )
 
-    def _deliver(self, works: Mapping[str, SelectWork], moment: Moment, stepped: Stepped) -> None:
+    def _deliver(self, works: Mapping[str, SelectWork], moment: Moment, made: Made) -> None:
         """All SELECTs that tasks can write, in one job."""
         names = tuple(works)
         rows = (moment.absorbed.rows.get(work.store, 0) for work in works.values())
         shares = shared_out((work.chunks for work in works.values()), rows, self._io.slots)
         task = SelectTask(self._folder, tuple(works.values()), shares)
         deliveries = blamed(lambda: self._io.run(task, len(shares)))
-        give_to_sinks(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), stepped, self._probe)
+        give_to_sinks(deliveries, names, moment.sinks, (moment.decision.epoch, moment.replay), made, self._probe)
 
     def _results(self, plan: SelectPlan, work: SelectWork) -> DataFrame:
         tasks = min(len(work.chunks), self._io.slots)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from headrace.engine.operators.port import Ask, Checked, Decided, Moment, Stepped, Taking
+from headrace.engine.operators.port import Ask, Checked, Decided, Made, Moment, Taking
 from headrace.engine.sources.coming import Batch
 from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
@@ -127,7 +127,7 @@ class SheddingOperator:
             self._hooks.on_note(what)
         self._noted = acts or (self._noted and self._judged is not None and self._judged.overload.overloaded)
 
-    # step ------------------------------------------------------------------------------------------------------------
+    # answer ----------------------------------------------------------------------------------------------------------
 
     def takes(self, part: Workload, decision: EpochDecision) -> Taking:
         if self._settings.shedding == "off":
@@ -139,7 +139,7 @@ class SheddingOperator:
     def ends(self, standing: Standing, decision: EpochDecision, clocks: Mapping[str, StreamClock]) -> dict[str, int]:
         return {}
 
-    def step(self, moment: Moment) -> Stepped:
+    def answer(self, moment: Moment) -> Made:
         before = self._judged or moment.standing.manifest.shedding
         standing, panes = moment.standing, moment.absorbed.panes
         told = _told(standing) if self._settings.shedding != "off" else ()
@@ -148,7 +148,7 @@ class SheddingOperator:
         state = state.with_buckets(moment.absorbed.buckets) if moment.decision.flush is None else state
         if moment.decision.flush is None:
             state = self._learned(state, moment)
-        return Stepped(state={SHEDDING: state})
+        return Made(state={SHEDDING: state})
 
     def _learned(self, state: Shedding, moment: Moment) -> Shedding:
         absorbed = moment.absorbed
