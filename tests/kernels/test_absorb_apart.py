@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.kernels.absorb import AbsorbTask, Bounds, Projection, RowColumns, Slicing
+from headrace.kernels.absorb import AbsorbTask, Bounds, EpochColumns, RowColumns, Slicing
 from headrace.kernels.chunks import APART, read_numbers
 
 ROWS = pa.table({"_t": [1, 2, 3, 4, 99], "x0": ["a", "b", "c", "d", "e"], "x1": [7, -3, 0, 5, 1]})
@@ -14,7 +14,7 @@ ROWS = pa.table({"_t": [1, 2, 3, 4, 99], "x0": ["a", "b", "c", "d", "e"], "x1": 
 
 def test_each_store_has_a_chunk_of_its_own_with_a_part_per_slice(tmp_path: Path) -> None:
     stores = tuple((id_, (RowColumns(0, None, ("x0",), "x1"),)) for id_ in ("one", "other", "merged"))
-    projection = Projection((), (), ("r",), False, stores=stores)
+    projection = EpochColumns((), (), ("r",), False, stores=stores)
     slicings = {"one": Slicing(slices=2, apart=True), "other": Slicing(slices=4, apart=True)}
     task = AbsorbTask(str(tmp_path), 3, (Bounds(0, 50),), projection, slicings)
     (absorbed,) = task(iter(ROWS.to_batches()))

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import CorruptStateError, EngineError, LockedError, QueryFailure, StateError
 from headrace.kernels import compact
-from headrace.kernels.absorb import AbsorbTask, Projection
+from headrace.kernels.absorb import AbsorbTask, EpochColumns
 from headrace.kernels.answer import AnswerSpec, DemandSpec, answers
 from headrace.kernels.border import Bordered, TaskFailed, kernels, reported, told
 from headrace.kernels.chunks import read_part, write_chunk
@@ -122,7 +122,7 @@ def test_answers_that_cannot_be_written_fail_their_query_alone(tmp_path: Path, m
 def test_absorbing_says_which_kernel_gave_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(AbsorbTask, "_absorbed", panic)
     with pytest.raises(QueryFailure, match="the kernel gave up"):
-        list(AbsorbTask(None, 1, (), Projection((), (), (), False))(iter(())))
+        list(AbsorbTask(None, 1, (), EpochColumns((), (), (), False))(iter(())))
 
 
 def test_what_cannot_be_merged_is_kept_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from headrace.kernels.absorb import AbsorbTask, Bounds, FeedColumns, Projection, _Meter
+from headrace.kernels.absorb import AbsorbTask, Bounds, EpochColumns, FeedColumns, _Meter
 from headrace.kernels.keeping import Passed
 from headrace.kernels.panes import Layout
 from headrace.kernels.values import PlannedAggregate, finish_error, finish_plain
@@ -41,7 +41,7 @@ def scaled(given: pl.DataFrame, keep: float, seed: int) -> tuple[pl.DataFrame, p
     hashes = np.random.default_rng(seed).integers(-(2**63), 2**63, given["_t"].max() + 1)  # type: ignore[operator]
     given = given.with_columns(hash=pl.Series(hashes)[given["_t"]])
     feeds = ((LAYOUT, (FeedColumns(0, None, (), None, ARGUMENTS, None),)),)
-    shape = Projection((), feeds, ("s",), False, (), ("hash" if keep < 1 else None,))
+    shape = EpochColumns((), feeds, ("s",), False, (), ("hash" if keep < 1 else None,))
     task = AbsorbTask(None, 0, EVER, shape, {}, {"s>panes": keep} if keep < 1 else {})
     partials: list[list[pl.DataFrame]] = [[]]
     task._absorb(Passed((given,), shape.hashes, task.keep), partials, _Meter())

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, FeedColumns, Projection, RowColumns
+from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, EpochColumns, FeedColumns, RowColumns
 from headrace.kernels.chunks import read_slices
 from headrace.kernels.panes import Layout
 from headrace.model import Shed, threshold
@@ -46,7 +46,7 @@ def absorbed(
     )
     layout = Layout("panes", 1000, 0, False, (COUNTED,), None)
     feeds = ((layout, (FeedColumns(0, None, (), None, (None,), None),)),)
-    shape = Projection((), feeds, ("s",), False, stores, (HASH if keep else None,))
+    shape = EpochColumns((), feeds, ("s",), False, stores, (HASH if keep else None,))
     task = AbsorbTask(
         None if folder is None else str(folder), 0, EVER, shape, {}, keep, {"s>some": 100}, keyed=keyed or {}
     )

@@ -12,7 +12,7 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.retention import EVER
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.trial import Trial
-from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, Projection
+from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, EpochColumns
 from headrace.model import EpochDecision, Stream
 from headrace.planning import Workload
 
@@ -43,7 +43,7 @@ class Absorbing:
         self._corrupt, self._trial, self._probe = corrupt, trial, probe
         self._workload: Workload | None = None
         self._parts: dict[tuple[str, ...], Workload] = {}
-        self._projections: dict[tuple[tuple[str, ...], Hashed], Projection] = {}
+        self._projections: dict[tuple[tuple[str, ...], Hashed], EpochColumns] = {}
         self._schemas: dict[tuple[tuple[str, ...], Hashed], pa.Schema] = {}
 
     def declared(
@@ -96,7 +96,7 @@ class Absorbing:
         streams: tuple[Stream, ...],
         decision: EpochDecision,
         corrupt: frozenset[str] = frozenset(),
-    ) -> tuple[Taking, Projection]:
+    ) -> tuple[Taking, EpochColumns]:
         """What some queries take of some streams, and the SQL that gives it to them."""
         if workload is not self._workload:
             self._workload = workload

@@ -29,8 +29,8 @@ __all__ = [
     "AbsorbTask",
     "Absorbed",
     "Bounds",
+    "EpochColumns",
     "FeedColumns",
-    "Projection",
     "RowColumns",
     "Slicing",
     "StreamCount",
@@ -97,7 +97,7 @@ class Slicing:
 
 
 @dataclass(frozen=True, slots=True)
-class Projection:
+class EpochColumns:
     """Spark SQL that turns an epoch's rows into plain columns, and who takes which."""
 
     select: tuple[str, ...]
@@ -243,7 +243,7 @@ class AbsorbTask:
     folder: str | None  # None: a trial that leaves nothing behind
     epoch: int
     bounds: tuple[Bounds, ...]
-    projection: Projection
+    projection: EpochColumns
     slicings: Mapping[str, Slicing] = field(default_factory=dict)
     keep: Mapping[str, float] = field(default_factory=dict)  # by edge, of those that do not keep everything
     counted: Mapping[str, int] = field(default_factory=dict)  # by edge whose rows are counted the length of its panes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from headrace.kernels.absorb import BUCKETS, GREATEST, LEAST, SEED, FeedColumns, Projection, RowColumns
+from headrace.kernels.absorb import BUCKETS, GREATEST, LEAST, SEED, EpochColumns, FeedColumns, RowColumns
 from headrace.kernels.panes import layout_of
 from headrace.model import SCALING, Feed, Measure, Stream, edge_into
 from headrace.planning import Kept, RowFeed, RowStore
@@ -23,7 +23,7 @@ def projection(
     stores: Sequence[RowStore] = (),
     hashed: Mapping[str, tuple[str, ...]] | None = None,
     protected: Mapping[str, int] | None = None,
-) -> Projection:
+) -> EpochColumns:
     """The columns all synopses and row stores need of some streams, each distinct expression once.
 
     An expression that could fail is evaluated for rows that are admitted and pass the query's filter, no others. The
@@ -46,7 +46,7 @@ def projection(
     hashes = tuple(select.hash_of(stream, (hashed or {}).get(stream.name)) for stream in streams)
     rows = tuple((s.id, tuple(select.rows(f) for f in s.feeds if f.stream in select.position)) for s in stores)
     names = tuple(stream.name for stream in streams)
-    return Projection(select.texts(corrupt), feeds, names, bool(corrupt), rows, hashes)
+    return EpochColumns(select.texts(corrupt), feeds, names, bool(corrupt), rows, hashes)
 
 
 class _Select:
