@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "headrace"
+DRAW = Path(__file__).parents[1] / "scripts" / "draw_imports.py"
 
 _BASE = {"errors", "hiding", "units"}
 _BELOW_ENGINE = _BASE | {"model", "language", "planning", "policies", "kernels"}
@@ -186,6 +188,32 @@ def test_an_epoch_knows_the_port_and_no_kind_of_operator():
     assert not names & {"isinstance", "getattr", "hasattr", "type"}, "an epoch asks the port, never what is behind it"
     assert not {name for name in names if name.endswith("Plan")}
     assert MODULES["headrace.engine.epoch"].read_text().count("\n") <= 260, "six steps fit on a few screens"
+
+
+def test_the_page_of_layers_shows_the_code():
+    drawn = subprocess.run([sys.executable, DRAW, "--check"], capture_output=True, text=True, check=False)
+    assert drawn.returncode == 0, drawn.stdout + drawn.stderr
+
+
+def test_the_picture_of_layers_follows_the_imports(tmp_path: Path):
+    for name, text in {
+        "low/one.py": "",
+        "mid/one.py": "from headrace.low import one",
+        "top/one.py": "import headrace.mid.one\ndef f():\n    from headrace.low.one import x",
+        "top/part/two.py": "from headrace.top import one",
+    }.items():
+        path = tmp_path / "headrace" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        (path.parent / "__init__.py").touch()
+    command = [sys.executable, DRAW, "--count", "--source", str(tmp_path)]
+    counted = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert counted[-4:] == [
+        "4 modules in 4 folders, the largest 1",
+        "4 edges between packages, 4 imports",
+        "3 edges between layers",
+        "no packages import each other",
+    ]
 
 
 def test_the_table_has_no_cycle():
