@@ -90,11 +90,15 @@ class Examined:
 
 
 def examine(
-    spec: Path, conf: Mapping[str, str] | None = None, spark: bool = False, site: str | None = None
+    spec: Path,
+    conf: Mapping[str, str] | None = None,
+    spark: bool = False,
+    site: str | None = None,
+    alone: bool = False,
 ) -> Examined:
     """What `check` says of a file, and `run` before it starts; with `spark` also what Spark says of the expressions.
 
-    With `site` only what that site needs must be there.
+    With `site` only what that site needs must be there; `alone`, nothing that sources and sinks need.
     """
     problems: list[Problem] = []
     notes: list[str] = []
@@ -113,7 +117,7 @@ def examine(
     notes += pipeline.notes
     settings = {**dict(pipeline.engine.conf), **(conf or {})}
     make_importable(spec)
-    problems += lacking_packages(pipeline.queries)
+    problems += [] if alone else lacking_packages(pipeline.queries)
     with noting():
         tuning_of(settings)
     for query in pipeline.queries:
@@ -138,7 +142,7 @@ def examine(
         with noting():
             parts = parts_to_run(pipeline, site)
             around = pipeline if site is None else parts[site].pipeline
-    for found in look_around(around, settings):
+    for found in () if alone else look_around(around, settings):
         problem = replace(found.problem, file=str(spec), line=line_of(spec, *found.keys))
         notes.append(str(problem)) if found.note else problems.append(problem)
     if spark and not problems:
