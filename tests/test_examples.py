@@ -59,6 +59,12 @@ def test_an_example_has_no_problem(name: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "ok\n"
 
 
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in EXAMPLES.glob("*/pipeline.yml")))
+def test_the_cases_of_an_example_pass(spark: Any, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["test", str(EXAMPLES / name / "pipeline.yml")], False) == 0
+    assert "FAILED" not in capsys.readouterr().out
+
+
 def test_sites(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = copied("sites", tmp_path)
     assert _run(["run", str(file), "--once", "--flush"], False) == 0

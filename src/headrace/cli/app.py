@@ -171,6 +171,22 @@ def check(
         show_sample(examined.sound(), sample, settings)
 
 
+@app.command(name="test")
+def cases_command(
+    spec: Spec,
+    cases: Annotated[
+        Path | None, typer.Option(help="A file of cases; tests.yml beside SPEC unless given.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    conf: Conf = None,
+) -> None:
+    """Run a pipeline's cases on local Spark: rows in, rows expected out."""
+    from headrace.cli.testing import run_cases
+
+    if not run_cases(spec, cases, _settings(conf), as_json):
+        raise typer.Exit(1)
+
+
 @app.command()
 def explain(
     spec: Spec,

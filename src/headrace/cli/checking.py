@@ -90,11 +90,15 @@ class Examined:
 
 
 def examine(
-    spec: Path, conf: Mapping[str, str] | None = None, spark: bool = False, site: str | None = None
+    spec: Path,
+    conf: Mapping[str, str] | None = None,
+    spark: bool = False,
+    site: str | None = None,
+    alone: bool = False,
 ) -> Examined:
     """What `check` says of a file, and `run` before it starts; with `spark` also what Spark says of the expressions.
 
-    With `site` only what that site needs must be there.
+    With `site` only what that site needs must be there; `alone`, nothing that sources and sinks need.
     """
     try:
         pipeline = load_pipeline(spec)
@@ -102,7 +106,7 @@ def examine(
         return Examined(None, error.problems)
     make_importable(spec)
     settings = {**dict(pipeline.engine.conf), **(conf or {})}
-    findings = _Findings(spec, pipeline, notes=list(pipeline.notes))
+    findings = _Findings(spec, pipeline, alone, notes=list(pipeline.notes))
     with findings.noting():
         tuning_of(settings)
     findings.of_queries()
@@ -120,6 +124,7 @@ class _Findings:
 
     spec: Path
     pipeline: Pipeline
+    alone: bool
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -133,7 +138,8 @@ class _Findings:
 
     def of_queries(self) -> None:
         """Packages, plans and functions that are not there."""
-        self.problems.extend(lacking_packages(self.pipeline.queries))
+        if not self.alone:
+            self.problems.extend(lacking_packages(self.pipeline.queries))
         for query in self.pipeline.queries:
             with self.noting():
                 plan_query(query)
@@ -164,7 +170,7 @@ class _Findings:
             with self.noting():
                 parts = parts_to_run(self.pipeline, site)
                 around = self.pipeline if site is None else parts[site].pipeline
-        for found in look_around(around, settings):
+        for found in () if self.alone else look_around(around, settings):
             problem = replace(found.problem, file=str(self.spec), line=line_of(self.spec, *found.keys))
             self.notes.append(str(problem)) if found.note else self.problems.append(problem)
 

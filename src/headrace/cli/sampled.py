@@ -11,19 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import typer
 from rich.console import Console
 
 from headrace.cli.asking import table_of
-from headrace.engine import Hooks, build_session, session_settings, start
+from headrace.cli.trying import answers_over
+from headrace.engine import build_session, session_settings
 from headrace.engine.sources.sample import Refused, StreamSample, look, take
-from headrace.model import Pipeline, SinkSpec, Stream
+from headrace.model import Pipeline, Stream
 from headrace.sites import source_at
 from headrace.units import SECOND_US, format_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 __all__ = ["describe_sample", "show_sample"]
 
@@ -45,7 +45,7 @@ def show_sample(pipeline: Pipeline, most: int, conf: Mapping[str, str]) -> None:
             good = f"{home}/{stream.name}/good"
             taken.good(now_us).coalesce(1).write.parquet(good)
             frames[stream.name] = spark.readStream.schema(taken.good(now_us).schema).parquet(good)
-        answered = _answered(pipeline, spark, frames, str(Path(home) / "state"))
+        answered = answers_over(pipeline, spark, frames, str(Path(home) / "state"))
     for name, (rows, why) in answered.items():
         count = 0 if rows is None else rows.num_rows
         first = f", the first {FIRST}" if count > FIRST else ""
@@ -59,23 +59,6 @@ def _at_one_site(pipeline: Pipeline, stream: Stream) -> Stream:
     if stream.source is None or not pipeline.sites:
         return stream
     return replace(stream, source=source_at(stream.source, pipeline.birthplaces(stream.name)[0]))
-
-
-def _answered(
-    pipeline: Pipeline, spark: SparkSession, frames: Mapping[str, DataFrame], checkpoint: str
-) -> dict[str, tuple[pa.Table | None, str | None]]:
-    """By query its answers over the sample, or why it failed."""
-    queries = tuple(replace(query, sink=SinkSpec("memory")) for query in pipeline.queries)
-    # The streams' rows have been judged and are brought as they are.
-    streams = tuple(replace(stream, source=None) for stream in pipeline.streams)
-    engine = replace(pipeline.engine, metrics=None, shedding="off")
-    trial = replace(pipeline, streams=streams, queries=queries, engine=engine, sites=(), network=None)
-    quiet = Hooks(on_note=lambda _: None)
-    run = start(trial, spark, frames=frames, checkpoint=checkpoint, once=True, flush=True, hooks=quiet)
-    run.await_termination()
-    failed = run.failed
-    return {query.name: (None if query.name in failed else run.table(query.name), failed.get(query.name))
-            for query in queries}  # fmt: skip
 
 
 def describe_sample(found: StreamSample, stream: Stream) -> str:

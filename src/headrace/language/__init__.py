@@ -1,6 +1,7 @@
 """SQL and pipeline files to model, without Spark."""
 
 from headrace.language.ddl import parse_schema, parse_type
+from headrace.language.pipeline.cases_file import load_cases
 from headrace.language.pipeline.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
 from headrace.language.pipeline.intake import intake_unit, is_set
 from headrace.language.pipeline.network_files import NetworkFile
@@ -45,6 +46,7 @@ __all__ = [
     "is_text_option",
     "lacking_packages",
     "line_of",
+    "load_cases",
     "load_pipeline",
     "load_round_trips",
     "load_topology",

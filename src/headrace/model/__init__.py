@@ -3,6 +3,7 @@
 from headrace.model.admission import Admission, Shed, edge_into, threshold
 from headrace.model.aggregates import AGGREGATES, PAIR, SPELLINGS, AggregateFunction, result_type
 from headrace.model.blocks import EVERYWHERE, KEY, ONCE, Block, host_of
+from headrace.model.case import Case, Row
 from headrace.model.decision import (
     FIRST_BYTES,
     SCHEDULE,
@@ -106,6 +107,7 @@ __all__ = [
     "AggregateFunction",
     "AnswersState",
     "Block",
+    "Case",
     "Collected",
     "Column",
     "Comparison",
@@ -168,6 +170,7 @@ __all__ = [
     "Residence",
     "Results",
     "Rounds",
+    "Row",
     "RowsAggregate",
     "RowsWindow",
     "Scan",
