@@ -222,6 +222,7 @@ class Pipeline:
             lifetime=lifetime,
             step=None if step is None else step.spec,
             shedding=_shedding(name, shedding),
+            queries={query.name: query for query in self._model.queries},
         )
         self._model = replace(self._model, queries=(*self._model.queries, bound))
         if chosen.function is not None:

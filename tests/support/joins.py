@@ -103,6 +103,32 @@ def judged(
     return connection.execute(f"SELECT {select} FROM l {how} JOIN r ON ({on}) AND {within}").fetchall()
 
 
+def near(a: str, b: str, a_s: int, b_s: int) -> str:
+    """The window condition of two rows, in DuckDB's words."""
+    return f"{b}.t - {a}.t BETWEEN {-b_s * SECOND} AND {a_s * SECOND}"
+
+
+def windows(rows: str, select: str, group_by: str, size_s: int, slide_s: int, having: str = "true") -> str:
+    """The SELECT over all windows that hold rows, which have a time `t`; `z` is a window's end."""
+    size, slide = size_s * SECOND, slide_s * SECOND
+    return f"""
+        WITH rows AS ({rows}), w AS (
+            SELECT e - {size} AS a, e AS z FROM (SELECT min(t) AS f, max(t) AS g FROM rows),
+            range(f // {slide} * {slide} + {slide}, g + {size} + 1, {slide}) x(e))
+        SELECT {select} FROM w JOIN rows ON rows.t >= w.a AND rows.t < w.z
+        GROUP BY w.a, w.z{", " if group_by else ""}{group_by} HAVING {having}
+    """
+
+
+def database(left: Any, right: Any) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for name, tables in (("l", left), ("r", right)):
+        connection.register(f"{name}_rows", admit(tables, LATENESS_S[name]).rows)
+        connection.execute(f"CREATE TABLE {name} AS SELECT *, epoch_us(ts) AS t FROM {name}_rows")
+    return connection
+
+
 def pipeline(spark: Any, home: Path, queries: dict[str, str]) -> hr.Pipeline:
     pipe = hr.Pipeline("joins")
     for name in ("l", "r"):

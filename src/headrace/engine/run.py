@@ -177,6 +177,7 @@ class Run:
             weight=weight,
             lifetime=lifetime,
             step=None if step is None else step.spec,
+            queries={query.name: query for query in self._parts.pipeline.queries if query.name != name},
         )
         function = None if sink is None else sink.function
         over = forgettable(self._parts.epochs.manifest.queries, self._added)

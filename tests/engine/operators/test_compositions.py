@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from joins import LATENESS_S, make_side, pipeline, play
-from world import SECOND, admit, assert_same, results, write_epochs
+from joins import database, make_side, near, pipeline, play, windows
+from world import SECOND, assert_same, results, write_epochs
 
 import headrace as hr
 
@@ -38,23 +37,6 @@ QUERIES = {
     "over_union": "SELECT u.n, r.n AS m FROM (SELECT k, n FROM l WHERE n % 2 = 0 UNION ALL SELECT l.k AS k, r.n AS n "
     "FROM l [RANGE 2 s] JOIN r [RANGE 2 s] ON l.s = r.s) AS u [RANGE 3 s] JOIN r [RANGE 1 s] ON u.k = r.k",
 }
-
-
-def near(a: str, b: str, a_s: int, b_s: int) -> str:
-    """The window condition of two rows, in DuckDB's words."""
-    return f"{b}.t - {a}.t BETWEEN {-b_s * SECOND} AND {a_s * SECOND}"
-
-
-def windows(rows: str, select: str, group_by: str, size_s: int, slide_s: int, having: str = "true") -> str:
-    """The SELECT over all windows that hold rows, which have a time `t`; `z` is a window's end."""
-    size, slide = size_s * SECOND, slide_s * SECOND
-    return f"""
-        WITH rows AS ({rows}), w AS (
-            SELECT e - {size} AS a, e AS z FROM (SELECT min(t) AS f, max(t) AS g FROM rows),
-            range(f // {slide} * {slide} + {slide}, g + {size} + 1, {slide}) x(e))
-        SELECT {select} FROM w JOIN rows ON rows.t >= w.a AND rows.t < w.z
-        GROUP BY w.a, w.z{", " if group_by else ""}{group_by} HAVING {having}
-    """
 
 
 SPAN = "make_timestamptz(w.a), make_timestamptz(w.z)"
@@ -92,15 +74,6 @@ WANTED = {
     "three_levels": windows(ANSWERS["j5"], f"{SPAN}, count(*), max(c)", "k % 2", 20, 20),
     "over_union": f"SELECT u.n, r.n FROM ({UNION}) u JOIN r ON u.k = r.k AND {near('u', 'r', 3, 1)}",
 }  # fmt: skip
-
-
-def database(left: Any, right: Any) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    for name, tables in (("l", left), ("r", right)):
-        connection.register(f"{name}_rows", admit(tables, LATENESS_S[name]).rows)
-        connection.execute(f"CREATE TABLE {name} AS SELECT *, epoch_us(ts) AS t FROM {name}_rows")
-    return connection
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from headrace.language.pipeline.options import read_options
 from headrace.language.pipeline.paths import is_name, read_path, why_no_path
 from headrace.language.pipeline.yaml_nodes import Document, Value
 from headrace.language.sql.binder import bind_query
+from headrace.language.sql.unfold import queries_read
 from headrace.language.words import shown
 from headrace.model import (
     LEAST_WEIGHT,
@@ -78,28 +79,62 @@ def read_queries(
     entries: Mapping[str, Value], streams: Mapping[str, Stream], base: Path, output: str, document: Document
 ) -> tuple[Query, ...]:
     """Every query that could be bound; problems are noted in the document."""
-    queries: list[Query] = []
-    seen: dict[str, str] = {}
+    found: dict[str, _Written] = {}
+    names: dict[str, str] = {}
     for written in (*_listed(entries.get("queries"), base, output), *_included(entries.get("include"), base, output)):
-        if written.name.lower() in seen:
+        if written.name.lower() in names:
             document.problems.append(
                 Problem(
-                    f"query '{written.name}' stands twice, as '{seen[written.name.lower()]}' too",
+                    f"query '{written.name}' stands twice, as '{names[written.name.lower()]}' too",
                     written.file,
                     written.line,
                     hint="names ignore case; rename one",
                 )
             )
             continue
-        seen[written.name.lower()] = written.name
+        names[written.name.lower()] = written.name
+        found[written.name] = written
+    bound = _bound(found, streams, document)
+    return tuple(bound[name] for name in found if name in bound)
+
+
+def _bound(found: Mapping[str, _Written], streams: Mapping[str, Stream], document: Document) -> dict[str, Query]:
+    """Queries by name, each bound after those that it reads; one that reads what could not be bound is no news."""
+    reads = {name: tuple(queries_read(written.sql, found, streams)) for name, written in found.items()}
+    bound: dict[str, Query] = {}
+    wrong: set[str] = set()
+
+    def bind(name: str, path: tuple[str, ...]) -> None:
+        if name in bound or name in wrong:
+            return
+        written = found[name]
+        if name in path:
+            circle = (*path[path.index(name) :], name)
+            steps = " reads ".join(f"'{each}'" for each in circle)
+            hint = "one of them must read streams alone"
+            document.problems.append(
+                Problem(f"queries read each other in a circle: {steps}", written.file, written.line, hint=hint)
+            )
+            wrong.update(circle)
+            return
+        for other in reads[name]:
+            bind(other, (*path, name))
+        if wrong.intersection((name, *reads[name])):
+            wrong.add(name)
+            return
         try:
-            queries.append(
-                bind_query(written.name, written.sql, streams, sink=written.sink, priority=written.priority,
-                           weight=written.weight, lifetime=written.lifetime, step=written.step,
-                           shedding=written.shedding, file=written.file, line=written.line))  # fmt: skip
+            bound[name] = bind_query(
+                name, written.sql, streams, sink=written.sink, priority=written.priority, weight=written.weight,
+                lifetime=written.lifetime, step=written.step, shedding=written.shedding, file=written.file,
+                line=written.line, queries=bound,
+            )  # fmt: skip
         except SpecError as exc:
+            wrong.add(name)
             document.problems.extend(exc.problems)
-    return tuple(queries)
+
+    for name in found:
+        bind(name, ())
+    return bound
 
 
 def _default_sink(name: str, output: str) -> SinkSpec:

@@ -17,6 +17,7 @@ from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.results import bind_results
 from headrace.language.sql.rows import bind_rows
 from headrace.language.sql.selected import bind_selected
+from headrace.language.sql.unfold import unfold
 from headrace.language.sql.windowed import bind_windowed, window_call
 from headrace.model import Finish, Operator, Query, QueryShedding, SinkSpec, StepFunction, Stream
 from headrace.units import parse_duration
@@ -37,8 +38,11 @@ def bind_query(
     shedding: QueryShedding | None = None,
     file: str | None = None,
     line: int | None = None,
+    queries: Mapping[str, Query] | None = None,
 ) -> Query:
     """A query bound to its streams; raises SpecError with every problem found and where it stands.
+
+    `queries` are those whose results it may read by name; what they say is then part of its own SQL.
 
     >>> from headrace.language.ddl import parse_schema
     >>> packets = Stream("packets", parse_schema("ts TIMESTAMP, src STRING, length INT"), time="ts")
@@ -47,8 +51,14 @@ def bind_query(
     >>> [output.name for output in query.finish.outputs]
     ['window_start', 'window_end', 'src', 'n']
     """
-    report = Report(sql, name, file=file, line=line)
+    known = tuple(queries or ())
+    report = Report(sql, name, file=file, line=line, queries=known)
     try:
+        if queries:
+            read = unfold(sql, queries, streams)
+            sql = read.sql
+            report = Report(sql, name, file=file, line=line, at=read.at, length=read.length, read=read.names,
+                            queries=known)  # fmt: skip
         root, finish = _bind(report, streams, step)
         report.stop_if_wrong()
         lifetime_us = None if lifetime is None else parse_duration(lifetime)

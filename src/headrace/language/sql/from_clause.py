@@ -47,6 +47,14 @@ class Source:
     window: SlidingWindow | RowsClause | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Cte:
+    """What WITH defines, and what was defined before it, which is what it sees."""
+
+    query: exp.Expr
+    before: Mapping[str, Cte]
+
+
 # Binds a subquery that aggregates; None for one that does not.
 BindResults = Callable[[exp.Select, Source, Report], ResultsRelation | None]
 
@@ -59,7 +67,7 @@ class FromBinder:
     clauses: Mapping[int, list[Clause]]
     report: Report
     results: BindResults
-    ctes: dict[str, exp.Expr] = field(default_factory=dict)
+    ctes: dict[str, Cte] = field(default_factory=dict)
     unclaimed: set[int] = field(default_factory=set)
     depth: int = 0
     subqueries: list[exp.Expr] = field(default_factory=list)
@@ -69,8 +77,7 @@ class FromBinder:
 
     def bind(self, select: exp.Select) -> Source:
         """The rows a SELECT reads; raises Fault."""
-        for cte in select.args["with_"].expressions if select.args.get("with_") else ():
-            self._add_cte(cte)
+        self._add_ctes(select)
         clause = select.args.get("from_")
         if clause is None:
             raise Fault("FROM is missing", select, "a query reads at least one stream")
@@ -88,11 +95,15 @@ class FromBinder:
                         "write [WINDOW 10 min SLIDE 2 min] for an aggregate")  # fmt: skip
         return Source(relation, windows[0].window)
 
-    def _add_cte(self, cte: exp.Expr) -> None:
-        name = cte.alias.lower()
-        if name in self.ctes:
-            raise Fault(f"WITH defines '{cte.alias}' twice", cte)
-        self.ctes[name] = cte.this
+    def _add_ctes(self, query: exp.Expr) -> None:
+        """What WITH defines here; a name that is defined outside, too, means this one from here on."""
+        own: set[str] = set()
+        for cte in query.args["with_"].expressions if query.args.get("with_") else ():
+            name = cte.alias.lower()
+            if name in own:
+                raise Fault(f"WITH defines '{cte.alias}' twice", cte)
+            own.add(name)
+            self.ctes[name] = Cte(cte.this, dict(self.ctes))
 
     def _factor(self, node: exp.Expr) -> tuple[Relation, list[Clause]]:
         """One table or subquery, under its alias."""
@@ -125,12 +136,11 @@ class FromBinder:
         windows = self._windows(node.this, alias.this if alias is not None else None)
         name = node.name.lower()
         if name in self.ctes:
-            query = self.ctes[name]
-            hidden = {key: value for key, value in self.ctes.items() if key != name}
-            return self._derived(query, node.alias or node.name, hidden, node), windows
+            cte = self.ctes[name]
+            return self._derived(cte.query, node.alias or node.name, cte.before, node), windows
         stream = next((item for key, item in self.streams.items() if key.lower() == name), None)
         if stream is None:
-            known = [*(item.name for item in self.streams.values()), *self.ctes]
+            known = [*(item.name for item in self.streams.values()), *self.ctes, *self.report.queries]
             raise Fault(
                 f"unknown stream '{node.name}'", node, nearest(node.name, known) or "the pipeline declares no stream"
             )
@@ -148,7 +158,7 @@ class FromBinder:
             )
         return self._derived(inner, node.alias or "_subquery", self.ctes, node), windows
 
-    def _derived(self, query: exp.Expr, alias: str, ctes: dict[str, exp.Expr], at: exp.Expr) -> Relation:
+    def _derived(self, query: exp.Expr, alias: str, ctes: Mapping[str, Cte], at: exp.Expr) -> Relation:
         """A subquery as a projection under `alias`."""
         self.subqueries.append(query)
         if len(self.subqueries) > MOST_SUBQUERIES:
@@ -204,9 +214,7 @@ class FromBinder:
                 query.expression,
                 "use UNION ALL, and DISTINCT in an aggregate",
             )
-        if query.args.get("with_"):
-            for cte in query.args["with_"].expressions:
-                self._add_cte(cte)
+        self._add_ctes(query)
         branches: list[exp.Expr] = []
         current: exp.Expr = query
         while isinstance(current, exp.Union) and not current.args.get("distinct", True):

@@ -33,14 +33,30 @@ def offset_of(at: exp.Expr | int | None) -> int | None:
 class Report:
     """Problems of one query; `line` is where its text starts in `file`.
 
+    `queries` are those that it could read by name. `read` are those that it does, whose definitions were put into its
+    text, `length` characters, `at` a place.
+
     >>> report = Report("SELECT a\\nFROM s", "q", file="p.yml", line=10)
     >>> report.add("unknown stream 's'", 14)
     >>> print(report.problems[0])
     p.yml:11:6: query 'q': unknown stream 's'
     """
 
-    def __init__(self, sql: str, query: str, *, file: str | None = None, line: int | None = None) -> None:
+    def __init__(
+        self,
+        sql: str,
+        query: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        at: int = 0,
+        length: int = 0,
+        read: tuple[str, ...] = (),
+        queries: tuple[str, ...] = (),
+    ) -> None:
         self.sql = sql
+        self.queries = queries
+        self._at, self._length, self._read = at, length, read
         self.query = query
         self.file = file
         self.line = line
@@ -50,8 +66,13 @@ class Report:
         """Note one problem; the same one at the same place is noted once."""
         offset = offset_of(at)
         line, column = self.line, None
+        if offset is not None and self._at <= offset < self._at + self._length:
+            message, offset = f"{message}, in what it reads of {' and '.join(self._read)}", None
         if offset is not None:
             before = self.sql[:offset]
+            if self._length and offset >= self._at:
+                before = self.sql[: self._at] + self.sql[self._at + self._length : offset]
+                offset -= self._length
             line = (self.line or 1) + before.count("\n")
             column = offset - (before.rfind("\n") + 1) + 1
         problem = Problem(message, file=self.file, line=line, column=column, query=self.query, hint=hint)
