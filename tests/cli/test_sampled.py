@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,8 @@ def write_logs(home: Path) -> list[tuple[int, str | None]]:
     with gzip.open(home / "logs" / "a.json.gz", "wt") as packed:
         packed.write("\n".join(lines[:150]) + "\n")
     (home / "logs" / "b.json").write_text("\n".join(lines[150:]) + "\n")
+    # Spark reads files in the order of their times; these may have been written within one tick of the clock.
+    os.utime(home / "logs" / "a.json.gz", (START, START))
     (home / "lines").mkdir()
     (home / "lines" / "a.csv").write_text(
         "2026-01-05T12:00:00Z,x,1\n2026-01-05T12:00:01Z,y,2\n2026-01-05T12:00:02Z,z,two\n"
