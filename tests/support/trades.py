@@ -115,7 +115,7 @@ def make_topic(servers: str, *topics: str) -> None:
     places = [TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)]
     until = time.monotonic() + 30
     early = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
-             KafkaError.UNKNOWN_LEADER_EPOCH)  # fmt: skip
+             KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)  # fmt: skip
     while True:
         try:
             for future in client.list_offsets({place: OffsetSpec.latest() for place in places}).values():

@@ -133,7 +133,7 @@ class World:
         decided = self.operator.decide(Ask(standing, self.epoch, ended, None)).nodes
         self.decided.append(decided["q"])
         decision = EpochDecision(self.epoch, self.epoch, 0, 0, ("q",), flush=ended, nodes=decided)
-        cut = self.operator.takes(WORKLOAD, decision).cuts[STORE.id]
+        cut = self.operator.takes(WORKLOAD, decision).slicings[STORE.id]
         assert cut.apart
         watermark = self.clock.watermark_us
         rows = [row for row in rows if watermark is None or row[0] >= watermark]

@@ -40,7 +40,7 @@ def queries_read(sql: str, queries: Iterable[str], streams: Mapping[str, Stream]
     """Which of these queries a text reads, and where it first does; streams and names of WITH come first.
 
     >>> queries_read("WITH a AS (SELECT x FROM b) SELECT a.x FROM a JOIN C ON a.x = c.x", ["a", "b", "c"], {})
-    {'b': 23, 'c': 50}
+    {'b': 25, 'c': 51}
     """
     known = {name.lower(): name for name in queries}
     for name in streams:
