@@ -305,6 +305,8 @@ def _windowed(name: str, rng: random.Random, source: Source, shape: str) -> Quer
         items.append((hiding, "any", post("word")))
     if rng.random() < 0.1:
         items.append(("edge", "time", rng.choice(("window_end", "window_start"))))
+    if rng.random() < 0.12 and grouped and not distinct:
+        items.append(("over", "over", _over_window(rng, [text for _, text in keys], post("long"), "window_end")))
     group, group_judge = _group_by(rng, keys if grouped else [], items)
     having = post("bool") if rng.random() < 0.25 and (grouped or not distinct) else ""
     if having and rng.random() < 0.3 and (item := rng.choice(items))[1] in ("long", "int", "inexact", "decimal"):
@@ -462,7 +464,9 @@ def _group_by(
     selected = {text: (i, n) for i, (n, _, text) in enumerate(items)}
     texts = {text for _, text in keys}
     # ALL groups by what has no aggregate, which must then be the keys and nothing else.
-    only_keys = texts <= selected.keys() and all("«" in text or text in texts for _, _, text in items)
+    only_keys = texts <= selected.keys() and all(
+        kind != "over" and ("«" in text or text in texts) for _, kind, text in items
+    )
     if only_keys and rng.random() < 0.3:
         return " ALL", " ALL"
     terms = []
@@ -495,8 +499,8 @@ def _order(
         if kind not in ("inexact", "specdouble", "map", "any", "double", "float")
     ]
     terms: list[tuple[str, str]] = []
-    for n, _, text in rng.sample(exact, min(len(exact), rng.randint(1, 2))):
-        terms.append((f"={n}" if distinct or rng.random() < 0.6 else text, _direction(rng)))
+    for n, kind, text in rng.sample(exact, min(len(exact), rng.randint(1, 2))):
+        terms.append((f"={n}" if distinct or kind == "over" or rng.random() < 0.6 else text, _direction(rng)))
     if not distinct and rng.random() < 0.2:
         terms.append((post(rng.choice(("int", "long", "word"))), _direction(rng)))
     ties = False
@@ -601,6 +605,52 @@ def _over_answers(name: str, rng: random.Random) -> Query:
     return _windowed(name, rng, _answers(rng), "window over answers")
 
 
+# OVER the answers of windows ----------------------------------------------------------------------------------------------
+
+_RANKING = ("row_number()", "rank()", "dense_rank()", "ntile(3)", "percent_rank()", "cume_dist()")
+_FRAMES = ("", " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+           " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")  # fmt: skip
+
+
+def _over_window(rng: random.Random, keys: Sequence[str], value: str, window: str) -> str:
+    """A call with OVER whose order all keys decide, last in an order of their own."""
+    some = rng.sample(list(keys), rng.randint(0, min(1, len(keys) - 1)))
+    first = [f"{rng.choice((value, *keys))}{_direction(rng)}"] if rng.random() < 0.8 else []
+    order = f"PARTITION BY {', '.join([window, *some])} ORDER BY {', '.join([*first, *keys])}"
+    how = rng.random()
+    if how < 0.5:
+        return f"{rng.choice(_RANKING)} OVER ({order})"
+    if how < 0.7:
+        return f"{rng.choice(('lag', 'lead'))}({rng.choice((value, *keys))}, {rng.randint(0, 2)}) OVER ({order})"
+    if how < 0.85:
+        return f"{rng.choice(('first_value', 'last_value'))}({value}) OVER ({order}{rng.choice(_FRAMES[1:])})"
+    if how < 0.95:
+        return f"{rng.choice(('count', 'min', 'max'))}({value}) OVER ({order}{rng.choice(_FRAMES)})"
+    return f"{rng.choice(('count', 'min', 'max'))}({value}) OVER (PARTITION BY {', '.join([window, *some])})"
+
+
+def _top(name: str, rng: random.Random) -> Query:
+    """The first rows of a key in each window: the same text for both."""
+    stream, (_, condition) = rng.choice(("l", "r")), _projection(rng, 1)
+    size, slide = rng.choice(((2, 1), (3, 3), (4, 2), (10, 5)))
+    keys = rng.sample(("k", "g", "b", "x"), rng.randint(1, 3))
+    aggregates = {"p0": "COUNT(*)", "p1": "MAX(d)", "p2": "COUNT(DISTINCT i)", "p3": "SUM(i)"}
+    where = f" WHERE {plain(condition)}" if condition and rng.random() < 0.5 else ""
+    tail = f"FROM {stream}{where} GROUP BY window(ts, '{_span(size)}', '{_span(slide)}'), {', '.join(keys)}"
+    named = ", ".join(f"{text} AS {column}" for column, text in aggregates.items())
+    window = rng.choice(("window", "window.end"))
+    if rng.random() < 0.5:
+        over = _over_window(rng, keys, rng.choice(list(aggregates.values())), window)
+        inner = f"SELECT window, {', '.join(keys)}, {named}, {over} AS r {tail}"
+    else:
+        over = _over_window(rng, keys, rng.choice(list(aggregates)), window)
+        kept = rng.choice(("", " WHERE p0 > 1", " WHERE p3 IS NOT NULL"))
+        inner = f"SELECT *, {over} AS r FROM (SELECT window, {', '.join(keys)}, {named} {tail}) AS v{kept}"
+    limit = rng.choice(("", " WHERE r <= 2", " WHERE r = 1", " WHERE r > 1"))
+    sql = f"SELECT window.start AS a, {', '.join(keys)}, p0, p1, r FROM ({inner}) AS t{limit}"
+    return Query(name, "top", sql, sql, streams=(stream,))
+
+
 # Windows of rows ---------------------------------------------------------------------------------------------------------
 
 
@@ -663,6 +713,7 @@ SHAPES = {
     "window over join": (_over_join, 0.5),
     "rows": (_rows, 1.0),
     "window over answers": (_over_answers, 0.5),
+    "top": (_top, 0.5),
 }
 
 

@@ -26,6 +26,14 @@ def _where(condition: str) -> str:
     return f"SELECT COUNT(*) AS n {W} WHERE {condition}"
 
 
+def _over(clause: str, call: str = "rank()") -> str:
+    return f"SELECT src, {call} OVER ({clause}) AS x {W} GROUP BY src"
+
+
+def _frame(start: str, end: str) -> str:
+    return _over(f"ORDER BY src ROWS BETWEEN {start} AND {end}", "count(1)")
+
+
 # (kind, argument) -> two queries that differ in it, and must not mean the same.
 READ: dict[str, tuple[str, str]] = {
     "Select.expressions": (_sum("port"), _sum("length")),
@@ -95,6 +103,17 @@ READ: dict[str, tuple[str, str]] = {
             f"SELECT src FROM packets {word} SELECT src FROM flows"
             if kind == "Union" else "SELECT src FROM packets"),
        )},
+    "Window.this": (_over("ORDER BY MAX(port)"), _over("ORDER BY MAX(port)", "dense_rank()")),
+    "Window.partition_by": (_over("PARTITION BY src ORDER BY MAX(port)"), _over("ORDER BY MAX(port)")),
+    "Window.order": (_over("ORDER BY MAX(port)"), _over("ORDER BY MIN(port)")),
+    "Window.spec": (_over("ORDER BY src", "count(1)"), _over("ORDER BY src ROWS 1 PRECEDING", "count(1)")),
+    "Window.alias": (f"SELECT src, rank() OVER w {W} GROUP BY src", f"SELECT src, rank() OVER v {W} GROUP BY src"),
+    "WindowSpec.kind": (_over("ORDER BY src ROWS UNBOUNDED PRECEDING", "count(1)"),
+                        _over("ORDER BY src RANGE UNBOUNDED PRECEDING", "count(1)")),
+    "WindowSpec.start": (_frame("1 PRECEDING", "CURRENT ROW"), _frame("2 PRECEDING", "CURRENT ROW")),
+    "WindowSpec.start_side": (_frame("1 PRECEDING", "2 FOLLOWING"), _frame("1 FOLLOWING", "2 FOLLOWING")),
+    "WindowSpec.end": (_frame("3 PRECEDING", "1 PRECEDING"), _frame("3 PRECEDING", "2 PRECEDING")),
+    "WindowSpec.end_side": (_frame("3 PRECEDING", "1 PRECEDING"), _frame("3 PRECEDING", "1 FOLLOWING")),
     "Filter.this": (_sum("port"), f"SELECT MAX(port) FILTER (WHERE ok) AS x {W}"),
     "Filter.expression": (f"SELECT MAX(port) FILTER (WHERE ok) AS x {W}",
                           f"SELECT MAX(port) FILTER (WHERE NOT ok) AS x {W}"),

@@ -27,6 +27,7 @@ __all__ = [
     "Operator",
     "OrderKey",
     "Output",
+    "Over",
     "Query",
     "Results",
     "RowsAggregate",
@@ -211,6 +212,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Over:
+    """A value that each row of a window's answer has from the others: a whole `... OVER (...)` of Spark SQL."""
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
 class OrderKey:
     """One ORDER BY term over the output columns."""
 
@@ -221,7 +230,7 @@ class OrderKey:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What turns the root operator's rows into results: HAVING, the SELECT list, ORDER BY and LIMIT per window.
+    """What turns the root operator's rows into results: HAVING, OVER, the SELECT list, ORDER BY and LIMIT per window.
 
     With `ties`, LIMIT keeps as well every row whose ORDER BY keys equal those of the last row within the limit. With an
     `offset` the first rows are left out; `limit` counts them, too.
@@ -234,6 +243,7 @@ class Finish:
     distinct: bool = False
     ties: bool = False
     offset: int = 0
+    over: tuple[Over, ...] = ()
 
     def __post_init__(self) -> None:
         if self.offset and (self.limit is None or self.ties):
@@ -244,9 +254,12 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of a subquery, which the column `time` dates."""
+    """The results of a subquery, which the column `time` dates.
 
-    root: WindowAggregate | RowsAggregate
+    A root that is a scan reads the answers of other results, window by window: `finish` has what OVER makes of them.
+    """
+
+    root: WindowAggregate | RowsAggregate | Scan
     finish: Finish
     time: str
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.errors import SpecError
 from headrace.model import (
+    Finish,
     GroupSchedule,
     Join,
     Operator,
@@ -91,7 +92,12 @@ def explain(pipeline: Pipeline, known: KnownRates | None = None) -> dict[str, An
 
 
 def _shape(query: Query) -> dict[str, Any]:
-    return {"streams": list(streams_of(query.root)), "plan": _tree(query.root), "sink": query.sink.format}
+    return {
+        "streams": list(streams_of(query.root)),
+        "plan": _tree(query.root),
+        **_over(query.finish),
+        "sink": query.sink.format,
+    }
 
 
 def _shedding(workload: Workload, pipeline: Pipeline) -> dict[str, Any]:
@@ -110,10 +116,15 @@ def _served(workload: Workload, synopsis: str) -> list[str]:
     return list(dict.fromkeys(query for name in nodes for query in workload.queries_over(name)))
 
 
+def _over(finish: Finish) -> dict[str, Any]:
+    """What OVER makes of the answers of a window."""
+    return {"over": [over.sql for over in finish.over]} if finish.over else {}
+
+
 def _tree(operator: Operator) -> Any:
     match operator:
-        case Scan(where=where, of=Results(root=root)):
-            return {"results": _tree(root), **({"where": where.sql} if where else {})}
+        case Scan(where=where, of=Results(root=root, finish=finish)):
+            return {"results": _tree(root), **_over(finish), **({"where": where.sql} if where else {})}
         case Scan(stream=stream, where=where):
             return f"scan {stream}" + (f" where {where.sql}" if where else "")
         case Union(inputs=inputs):

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from headrace.errors import Problem, SpecError
-from headrace.model import Column, DataType, Kind, Query, Stream, TimeWindow, streams_of
+from headrace.model import Column, DataType, Finish, Kind, Query, Scan, Stream, TimeWindow, streams_of
 from headrace.policies import last_end_with_rows
 
 __all__ = ["Derived", "FlowPlan", "NodePlan", "RowFeed", "RowStore", "refuse_unkept"]
@@ -27,12 +27,14 @@ __all__ = ["Derived", "FlowPlan", "NodePlan", "RowFeed", "RowStore", "refuse_unk
 class Derived:
     """The stream that a node's results make for what is above it; `window` is that of the answers it is made of.
 
-    No result to come is older than the least watermark of the node's streams less `delay_us`.
+    `steps` make them of the node's answers: columns and conditions of a scan, and what OVER makes of these. No result
+    to come is older than the least watermark of the node's streams less `delay_us`.
     """
 
     stream: Stream
     delay_us: int = 0
     window: TimeWindow | None = None
+    steps: tuple[tuple[Scan, Finish], ...] = ()
 
     @property
     def name(self) -> str:

@@ -124,10 +124,15 @@ def _pairs(join: Join, time: str | None) -> JoinPlan:
 
 def _results(name: str, results: Results) -> AnswerPlan | FlowPlan:
     """A subquery that aggregates: a node whose results are the rows of a stream."""
-    plan = _planned(Query(name, "", results.root, results.finish))
+    first, steps = results, list[tuple[Scan, Finish]]()
+    while isinstance(first.root, Scan):
+        assert first.root.of is not None
+        steps.insert(0, (replace(first.root, of=None), first.finish))
+        first = first.root.of
+    plan = _planned(Query(name, "", first.root, first.finish))
     stream = Stream(name, tuple(Column(o.name, o.type) for o in results.finish.outputs), results.time)
-    window = results.root.window if isinstance(results.root, WindowAggregate) else None
-    return replace(plan, feeds=Derived(stream, window=window))
+    window = first.root.window if isinstance(first.root, WindowAggregate) else None
+    return replace(plan, feeds=Derived(stream, window=window, steps=tuple(steps)))
 
 
 def _once(plans: Iterable[NodePlan]) -> tuple[NodePlan, ...]:

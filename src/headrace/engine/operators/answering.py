@@ -2,7 +2,7 @@
 
 plain columns to Parquet                      one job for all of them, tasks write the files
 HAVING, computed columns to Parquet           one more job for all of them, by way of Spark SQL
-other sinks, DISTINCT, ordered expressions    a job each, by Spark's own writers
+other sinks, DISTINCT, OVER, ordered expressions   a job each, by Spark's own writers
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.failures import blamed, cause_of, raise_if_not_a_querys
-from headrace.engine.operators.finishing import answer_ddl, answer_schema, direct_finish, shows_kept, spark_finish
+from headrace.engine.operators.finishing import (
+    answer_ddl,
+    answer_schema,
+    direct_finish,
+    refined,
+    shows_kept,
+    spark_finish,
+)
 from headrace.engine.operators.slots import slots_of
 from headrace.engine.operators.specs import spec_of
 from headrace.engine.sinks.choose import ConsoleSink, FileSink, MemorySink, Sink
@@ -141,7 +148,11 @@ class Answering:
         """The results of one node that is due, as Spark SQL finishes them."""
         query, work = workload.plans[name].query, Work(self.spec(workload, name), given.due[name], None, None)
         task = AnswerTask(self._panes(workload, {name: work}, given), work, answer_schema(query))
-        return spark_finish(self._io.rows(task, self._bins, answer_ddl(query)), query.finish)
+        results = spark_finish(self._io.rows(task, self._bins, answer_ddl(query)), query.finish)
+        feeds = workload.plans[name].feeds
+        for step in feeds.steps if feeds is not None else ():
+            results = refined(results, step)
+        return results
 
     def _finished(
         self,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.finish import DirectFinish
-from headrace.model import ERROR, KEPT, Column, DataType, Finish, Kind, Query, WindowAggregate, columns_of
+from headrace.model import ERROR, KEPT, Column, DataType, Finish, Kind, Query, Scan, WindowAggregate, columns_of
 from headrace.planning import is_scaled
 
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ __all__ = [
     "answer_schema",
     "direct_finish",
     "plain_name",
+    "refined",
     "shows_kept",
     "spark_finish",
     "windowed_ddl",
+    "with_over",
 ]
 
 _NAME = re.compile(r"`?([A-Za-z_]\w*)`?")
@@ -48,7 +50,7 @@ def plain_name(sql: str) -> str | None:
 def direct_finish(query: Query) -> DirectFinish | None:
     """The finish of a query that selects plain columns, or None if it needs Spark."""
     finish = query.finish
-    if finish.having is not None or finish.distinct:
+    if finish.having is not None or finish.distinct or finish.over:
         return None
     types = dict(_column_types(query))
     plain: list[tuple[str, str]] = []
@@ -103,8 +105,8 @@ def windowed_ddl(columns: Sequence[Column]) -> str:
 
 
 def spark_finish(answers: DataFrame, finish: Finish) -> DataFrame:
-    """The results, by Spark SQL over the answers: HAVING, then DISTINCT, then ORDER BY and LIMIT per window."""
-    rows = answers if finish.having is None else answers.filter(finish.having)
+    """The results, by Spark SQL over the answers: HAVING, OVER, then DISTINCT, then ORDER BY and LIMIT per window."""
+    rows = with_over(answers if finish.having is None else answers.filter(finish.having), finish)
     window, keys = "window_end", [key.sql for key in finish.order_by]
     outputs = [(output.name, output.sql) for output in finish.outputs]
     if finish.distinct:
@@ -127,6 +129,21 @@ def spark_finish(answers: DataFrame, finish: Finish) -> DataFrame:
         over = f"{place} OVER (PARTITION BY {window} ORDER BY {', '.join(order)}) AS _rank"
         rows = rows.selectExpr("*", over).filter(f"_rank > {finish.offset} AND _rank <= {finish.limit}")
     return rows.selectExpr(*(f"{sql} AS `{name}`" for name, sql in outputs))
+
+
+def with_over(rows: DataFrame, finish: Finish) -> DataFrame:
+    """Rows with the values of OVER beside their own."""
+    return rows.selectExpr("*", *(f"{over.sql} AS {over.name}" for over in finish.over)) if finish.over else rows
+
+
+def refined(results: DataFrame, step: tuple[Scan, Finish]) -> DataFrame:
+    """What a SELECT with OVER makes of the results of windows, each of which is there as a whole."""
+    scan, finish = step
+    names = ", ".join(f"`{name}`" for name in results.columns)
+    rows = results.selectExpr(f"struct({names}) AS {scan.stream}")
+    if scan.where is not None:
+        rows = rows.filter(scan.where.sql)
+    return spark_finish(rows.selectExpr(*(f"{column.sql} AS {column.name}" for column in scan.columns)), finish)
 
 
 # Begins the names of columns while results are made distinct; columns of answers are called c0, a0 and so on.

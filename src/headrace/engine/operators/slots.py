@@ -19,7 +19,7 @@ __all__ = ["slots_of"]
 def slots_of(queries: Sequence[Query]) -> tuple[Slots, list[int]]:
     """The table for those of the queries that fit it, and which these are.
 
-    Those that do not are ordered by an expression, whose type only Spark knows, or want distinct results.
+    Those that do not are ordered by an expression, whose type only Spark knows, or want distinct results or OVER.
     """
     fitting = [n for n, query in enumerate(queries) if _fits(query)]
     given: dict[tuple[str, DataType], str] = {}
@@ -54,6 +54,7 @@ def _fits(query: Query) -> bool:
     columns = {*OWN, *(column.name for column in answer_columns(query))}
     return (
         not finish.distinct
+        and not finish.over
         and all(plain_name(key.sql) in columns for key in finish.order_by)
         and len({output.name.lower() for output in finish.outputs}) == len(finish.outputs)
     )

@@ -54,7 +54,7 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
 def _top(plan: AnswerPlan) -> Top | None:
     """The groups that `ORDER BY ... LIMIT` can want, when it orders by a single measure first."""
     finish = plan.query.finish
-    if not finish.limit or finish.having is not None or finish.distinct or not finish.order_by:
+    if not finish.limit or finish.having is not None or finish.distinct or finish.over or not finish.order_by:
         return None
     if plan.query.shedding.scale:  # what is scaled is not in the order of what was kept
         return None

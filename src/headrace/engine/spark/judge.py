@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.engine.operators.finishing import windowed_ddl
+from headrace.engine.operators.finishing import windowed_ddl, with_over
 from headrace.engine.sources.read import unite
 from headrace.errors import Problem, SpecError
 from headrace.language import parse_type
@@ -53,13 +53,13 @@ def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: Da
 
 def _finish(root: Operator, finish: Finish, query: Query, rows: DataFrame) -> Finish:
     """What is made of an operator's columns, with Spark's types."""
-    if isinstance(root, WindowAggregate | RowsAggregate):
+    if isinstance(root, WindowAggregate | RowsAggregate) or finish.over:
         columns = ", ".join(f"{column.name} {column.type}" for column in columns_of(root))
         ddl = windowed_ddl(columns_of(root)) if isinstance(root, WindowAggregate) else columns
         answers = rows.sparkSession.createDataFrame([], ddl)
-        types = _types(answers, [output.sql for output in finish.outputs], query)
         if finish.having is not None:
             _types(answers, [finish.having], query)
+        types = _finished(answers, finish, query)
         return replace(finish, outputs=tuple(replace(o, type=t) for o, t in zip(finish.outputs, types, strict=True)))
     if isinstance(root, Join | Scan | Union):
         known = {column.name: column.type for column in columns_of(root)}
@@ -67,11 +67,17 @@ def _finish(root: Operator, finish: Finish, query: Query, rows: DataFrame) -> Fi
     return finish
 
 
+def _finished(answers: DataFrame, finish: Finish, query: Query) -> list[DataType]:
+    """Types of results over answers of known columns."""
+    _types(answers, [over.sql for over in finish.over], query)
+    return _types(with_over(answers, finish), [output.sql for output in finish.outputs], query)
+
+
 def _judged(operator: Operator, query: Query, rows: DataFrame) -> Operator:
     match operator:
         case Scan(of=Results() as results):
             root = _judged(results.root, query, rows)
-            assert isinstance(root, WindowAggregate | RowsAggregate)
+            assert isinstance(root, WindowAggregate | RowsAggregate | Scan)
             judged = replace(results, root=root, finish=_finish(root, results.finish, query, rows))
             fields = ", ".join(f"`{output.name}`: {output.type}" for output in judged.finish.outputs)
             made = rows.sparkSession.createDataFrame([], f"{operator.stream} STRUCT<{fields}>")

@@ -55,8 +55,8 @@ _REASONS = (
     ),
     (
         "row_number rank dense_rank percent_rank ntile cume_dist lag lead",
-        "ranks rows with OVER",
-        "use ORDER BY with LIMIT per window, or [PARTITION BY k ROWS n]",
+        "goes with OVER",
+        "write it with OVER (PARTITION BY window ORDER BY x) in a query that groups by window(ts, '1 minute')",
     ),
     (
         "rollup cube grouping grouping_id",

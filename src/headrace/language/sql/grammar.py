@@ -44,6 +44,8 @@ ACCEPTED: dict[type[exp.Expr], frozenset[str]] = _table({
     "Except Intersect": "this expression distinct with_",
     "Star": "except_",
     "Filter WithinGroup": "this expression",
+    "Window": "this partition_by order spec alias",
+    "WindowSpec": "kind start start_side end end_side",
     "Add Sub Mul Mod IntDiv EQ NEQ LT LTE GT GTE NullSafeEQ NullSafeNEQ And Or Dot Escape": "this expression",
     "Div DPipe": "this expression",
     "BitwiseAnd BitwiseOr BitwiseXor BitwiseLeftShift BitwiseRightShift": "this expression",
@@ -82,6 +84,8 @@ ACCEPTED: dict[type[exp.Expr], frozenset[str]] = _table({
 DIALECT: dict[tuple[str, str], tuple[object, ...]] = {
     ("Div", "safe"): (True,),
     ("DPipe", "safe"): (True,),
+    # KEEP (DENSE_RANK ...) is another dialect's.
+    ("Window", "over"): ("OVER",),
     # Follows from the type's own name.
     ("DataType", "nested"): (True,),
 }
@@ -91,10 +95,10 @@ _SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
     ("*", "laterals"): ("LATERAL VIEW makes several rows out of one", "unfold rows before they enter the stream"),
     ("*", "hint"): ("hints are not accepted", "the engine chooses how a query runs"),
     ("*", "into"): ("SELECT INTO is not accepted", "name a sink in the pipeline file"),
-    ("*", "qualify"): ("QUALIFY is not accepted", "use HAVING, or ORDER BY with LIMIT"),
+    ("*", "qualify"): ("QUALIFY is not accepted", "filter with WHERE in a SELECT around this one"),
     ("*", "windows"): (
-        "a WINDOW clause defines windows for OVER, which is not accepted",
-        "write FROM s [WINDOW 10 min SLIDE 2 min]",
+        "a WINDOW clause is not accepted",
+        "write PARTITION BY and ORDER BY inside OVER (...); a window of time is FROM s [WINDOW 10 min]",
     ),
     ("*", "sort"): ("SORT BY is not accepted", "use ORDER BY"),
     ("*", "cluster"): ("CLUSTER BY is not accepted", "use GROUP BY"),

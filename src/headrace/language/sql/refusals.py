@@ -10,6 +10,10 @@ from headrace.language.sql.report import Fault
 __all__ = ["refusal"]
 
 _SUBQUERY = ("a subquery inside an expression is not accepted", "join the stream with [RANGE ..] instead")
+_OVER = (
+    "it stands in the SELECT list of a query that groups by window(ts, '1 minute'), or of one over such a query; "
+    "filter its values with WHERE in a SELECT around it"
+)
 
 
 def refusal(node: exp.Expr) -> Fault | None:
@@ -25,7 +29,7 @@ def refusal(node: exp.Expr) -> Fault | None:
             return Fault(f"{name} {reason}", node, hint)
     match node:
         case exp.Window():
-            return Fault("OVER is not accepted", node, "use [PARTITION BY k ROWS n] for a statistic over the last rows")
+            return Fault("OVER is not accepted here", node, _OVER)
         case exp.Query() | exp.Exists():
             return Fault(_SUBQUERY[0], node, _SUBQUERY[1])
         case exp.Placeholder() | exp.Parameter():

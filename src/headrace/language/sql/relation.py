@@ -43,8 +43,10 @@ __all__ = [
     "StreamRelation",
     "Take",
     "UnionRelation",
+    "answers_in",
     "has_pairs",
     "is_time",
+    "is_window",
     "lower",
     "streams_in",
 ]
@@ -125,11 +127,13 @@ class JoinRelation:
 class ResultsRelation:
     """The results of a subquery that aggregates, as rows of a stream; `times` are columns that tell the rows' time.
 
-    The stream is named by the subquery's content: two that say the same are one.
+    Of the answers of aligned windows `edges` are the columns that tell their window; others have none. The stream is
+    named by the subquery's content: two that say the same are one.
     """
 
     results: Results
     times: frozenset[str]
+    edges: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -177,6 +181,24 @@ def has_pairs(relation: Relation) -> bool:
             return any(has_pairs(item) for item in inputs)
         case _:
             return isinstance(relation, JoinRelation)
+
+
+def answers_in(relation: Relation) -> ResultsRelation | None:
+    """The answers of aligned windows that a relation is made of, one row of each; None if it is made of others."""
+    while isinstance(relation, Projection):
+        relation = relation.base
+    return relation if isinstance(relation, ResultsRelation) and relation.edges else None
+
+
+def is_window(relation: Relation, node: exp.Expr) -> bool:
+    """Whether an expression over answers tells their windows apart."""
+    bare = node.unnest()
+    if isinstance(relation, Projection):
+        return is_window(relation.base, relation.unfold(bare))
+    assert isinstance(relation, ResultsRelation)
+    if isinstance(bare, exp.Dot) and isinstance(bare.this, exp.Column):
+        return bare.this.name in relation.times and bare.expression.name in ("start", "end")
+    return isinstance(bare, exp.Column) and bare.name in {HIDDEN_TIME, *relation.edges}
 
 
 def is_time(relation: Relation, node: exp.Expr) -> bool:

@@ -13,7 +13,7 @@ from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.spark_text import Key, leaf
 from headrace.language.suggest import nearest
 
-__all__ = ["SelectItem", "bind_items", "select_items"]
+__all__ = ["SelectItem", "bind_items", "default_name", "select_items"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ def _item(item: exp.Expr) -> SelectItem:
         return SelectItem(item.alias, True, item.this, item)
     if isinstance(item, exp.Aliases):
         raise Fault("an expression takes one alias", item)
-    return SelectItem(_default_name(item), False, item, item)
+    return SelectItem(default_name(item), False, item, item)
 
 
-def _default_name(item: exp.Expr) -> str:
+def default_name(item: exp.Expr) -> str:
     """The name Spark would give, near enough: the last part of a column, or the expression in lower case."""
     if isinstance(item, exp.Column):
         return item.name

@@ -7,14 +7,15 @@ from sqlglot import exp
 from headrace.language.sql.columns import Columns
 from headrace.language.sql.emit import emit
 from headrace.language.sql.from_clause import Source, bind_condition
-from headrace.language.sql.names import Scope
+from headrace.language.sql.names import HIDDEN_TIME, Scope
 from headrace.language.sql.outputs import check_names
-from headrace.language.sql.relation import lower
+from headrace.language.sql.relation import Relation, Take, lower
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import bind_items, select_items
+from headrace.language.sql.spark_text import leaf
 from headrace.model import Finish, Operator, Output
 
-__all__ = ["bind_selected"]
+__all__ = ["bind_selected", "selected_all"]
 
 _WINDOW = "give it a window: [WINDOW 10 min SLIDE 2 min] after the stream or the subquery, or window(ts, '10 minutes')"
 _UNBOUNDED = {
@@ -47,3 +48,11 @@ def bind_selected(select: exp.Select, source: Source, report: Report) -> tuple[O
     check_names(items, report)
     report.stop_if_wrong()
     return lower(source.relation, columns.takes, where), Finish(tuple(outputs))
+
+
+def selected_all(relation: Relation) -> tuple[Operator, Finish]:
+    """Operator and finish of `SELECT *` of a relation under one alias."""
+    shown = [(key, type_) for key, type_ in relation.columns.items() if key[1] != HIDDEN_TIME]
+    takes = [Take(f"c{number}", leaf(*key), type_) for number, (key, type_) in enumerate(shown)]
+    outputs = (Output(key[1], take.name, take.type) for (key, _), take in zip(shown, takes, strict=True))
+    return lower(relation, takes), Finish(tuple(outputs))

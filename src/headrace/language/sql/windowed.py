@@ -15,6 +15,7 @@ from headrace.language.sql.from_clause import Source, bind_condition, time_of
 from headrace.language.sql.infer import infer
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names, keeps_ties, read_limit
+from headrace.language.sql.over import OverBinder, Overs
 from headrace.language.sql.relation import has_pairs, is_time, lower
 from headrace.language.sql.report import Fault, Report, offset_of
 from headrace.language.sql.select_list import SelectItem, bind_items, select_items
@@ -26,6 +27,7 @@ from headrace.model import (
     Kind,
     OrderKey,
     Output,
+    Over,
     SlidingWindow,
     WindowAggregate,
 )
@@ -103,8 +105,9 @@ class _Windowed:
         taken = any(column.lower() == "window" for _, column in source.relation.columns)
         name = "window" if not taken else _CALLED
         specials |= {dotted.replace("window", name, 1): node for dotted, node in specials.items()} if taken else {}
-        self.select = _without_calls(select, call, name)
-        self.scope = Scope(source.relation.columns, specials)
+        self.overs = Overs(_without_calls(select, call, name))
+        self.select = self.overs.select
+        self.scope = Scope(source.relation.columns, {**specials, **self.overs.specials})
         self.columns = Columns(self.scope, time_of(source.relation))
         self.columns.types.update({key_of(edge): TIMESTAMP for edge in (START, END)})
         self.keys: dict[str, str] = {}
@@ -143,16 +146,36 @@ class _Windowed:
             if item.aliased and node is not None
         }
         distinct = self._bind_keys(items, bound, aliases)
-        finish = self._finish(items, bound, aliases, distinct)
+        over = self._over(aliases)
+        finish = replace(self._finish(items, bound, aliases, distinct), over=over)
         self.report.stop_if_wrong()
         child = lower(self.source.relation, self.columns.takes, where)
         keys = tuple(dict.fromkeys(self.keys.values()))
         return WindowAggregate(child, self.window, keys, self.columns.aggregates, self.time), finish
 
+    def _over(self, aliases: dict[str, exp.Expr]) -> tuple[Over, ...]:
+        """What OVER makes of the groups of a window, which their keys tell apart."""
+        scope = Scope(self.scope.columns, self.scope.specials, aliases)
+        binder = OverBinder(
+            lambda node: bind_names(node, scope),
+            lambda node: self._rewrite(node).unnest(),
+            self.columns.types,
+            lambda node: node in (_STRUCT, START, END),
+            END.name,
+            named=isinstance(self.window, HoppingWindow),
+        )
+        over: list[Over] = []
+        with self.report.catching():
+            types, made = binder.bind(self.overs.calls)
+            self.columns.types.update({("", name): type_ for name, type_ in types.items()})
+            over = made(("", key) for key in dict.fromkeys(self.keys.values()))
+        return tuple(over)
+
     def _bind_keys(self, items: list[SelectItem], bound: list[exp.Expr | None], aliases: dict[str, exp.Expr]) -> bool:
         """Name the group keys; whether results must be made distinct afterwards."""
         group, distinct = self.select.args.get("group"), self.select.args.get("distinct") is not None
-        plain = [node for node in bound if node is not None and not any(is_aggregate(part) for part in node.walk())]
+        known = [node for node in bound if node is not None and not self.overs.within(node)]
+        plain = [node for node in known if not any(is_aggregate(part) for part in node.walk())]
         if group is None:
             grouped = distinct and len(plain) == len(bound)
             having = self.select.args.get("having")
@@ -191,6 +214,8 @@ class _Windowed:
         bare = node.unnest()
         if any(is_aggregate(part) for part in bare.walk()):
             raise Fault("an aggregate cannot be a group key", node, "group by columns, and filter with HAVING")
+        if self.overs.within(bare):
+            raise Fault("OVER cannot be a group key", node, "group by it in a SELECT around this one")
         if bare == _STRUCT or (isinstance(bare, exp.Column) and bare.name in _EDGES and not bare.table):
             return
         type_ = infer(bare, {**self.scope.columns, **self.columns.types})
@@ -207,6 +232,8 @@ class _Windowed:
         if key is not None:
             return leaf("", key)
         if is_aggregate(node):
+            if self.overs.within(node):
+                raise Fault("OVER comes after the aggregates", node, "aggregate its values in a SELECT around this one")
             return self.columns.aggregate(node)
         if isinstance(node, exp.Column):
             if not node.table:
@@ -269,7 +296,10 @@ class _Windowed:
             if type_.kind not in (Kind.BOOLEAN, Kind.UNKNOWN, Kind.NULL):
                 raise Fault(f"HAVING needs a condition, not {type_}", clause, "compare the value with something")
 
-        text, type_ = self._final(bind_names(clause.this, scope), condition)
+        bound = bind_names(clause.this, scope)
+        if self.overs.within(bound):
+            raise Fault("HAVING comes before OVER", clause, "filter with WHERE in a SELECT around this one")
+        text, type_ = self._final(bound, condition)
         # HAVING NULL keeps no row; Spark's filters want it to have a type.
         return "CAST(NULL AS BOOLEAN)" if type_.kind is Kind.NULL else text
 
