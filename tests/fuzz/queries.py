@@ -176,9 +176,11 @@ def _join(rng: random.Random, three: bool) -> Joined:
     text = f"{sides[0].text} [RANGE {ranges[0] // SECOND} s]"
     judge = sides[0].judge
     time, nullable = f"{sides[0].alias}._t", frozenset[str]()
+    half = rng.choice(("LEFT SEMI", "LEFT ANTI")) if not three and rng.random() < 0.2 else ""
     for number in range(1, len(sides)):
         before, new = sides[:number], sides[number]
         how = rng.choice(("", "", "", "LEFT", "RIGHT", "FULL")) if number == 1 else rng.choice(("", "", "LEFT"))
+        how = half or how
         on = _predicate(rng, rng.choice(before), new)
         text += f" {how} JOIN {new.text} [RANGE {ranges[number] // SECOND} s] ON {plain(on)}"
         sure = [r for s, r in zip(before, ranges, strict=False) if s.alias not in nullable]
@@ -191,6 +193,8 @@ def _join(rng: random.Random, three: bool) -> Joined:
         nullable |= frozenset([new.alias]) if how in ("LEFT", "FULL") else frozenset()
         nullable |= frozenset(s.alias for s in before) if how in ("RIGHT", "FULL") else frozenset()
         time = f"greatest({', '.join(s.alias + '._t' for s in sides[: number + 1])})"
+    if half:
+        sides, time = sides[:1], f"{sides[0].alias}._t"
     merged: dict[str, list[str]] = {}
     for side in sides:
         for kind, names in side.columns.items():
@@ -288,6 +292,7 @@ def _windowed(name: str, rng: random.Random, source: Source, shape: str) -> Quer
         ((4, 4), (5, 5), (6, 2), (10, 5), (10, 3), (10, 10), (12, 4), (20, 5), (20, 20), (2.5, 0.5), (30, 10))
     )
     hopping = source.time is not None and rng.random() < 0.5
+    cumulates = not hopping and not source.joined and size > slide and not size % slide and rng.random() < 0.3
     row = leaves_of(source, rng)
     keys = _keys(rng, row)
     where = _filter(rng, source, row) if rng.random() < 0.4 else ""
@@ -334,14 +339,17 @@ def _windowed(name: str, rng: random.Random, source: Source, shape: str) -> Quer
     select = ", ".join(_selected(n, text) for n, _, text in items)
     head = f"SELECT {'DISTINCT ' if distinct else ''}{select} FROM {source.text}"
     bracket = "" if hopping else f" [WINDOW {_span(size)}{f' SLIDE {_span(slide)}' if slide != size else ''}]"
+    bracket = bracket.replace("SLIDE", "CUMULATE") if cumulates else bracket
     tail = f"{' WHERE ' + where if where else ''}{' GROUP BY' + group if group else ''}{' HAVING ' + having if having else ''}"
     tail += order + (f" LIMIT {limit}{' WITH TIES' if ties else ''}" if limit is not None else "")
     sql = plain(f"{source.prefix}{head}{bracket}{tail}")
     judge = _judge(
-        source, hopping, distinct, items, where, (group, group_judge), having, (terms, limit, ties), size, span
-    )
+        source, hopping, distinct, items, where, (group, group_judge), having, (terms, limit, ties), size, span,
+        int(slide * SECOND) if cumulates else None,
+    )  # fmt: skip
+    aligned = hopping or cumulates
     return Query(
-        name, shape, sql, judge, None if hopping else (int(size * SECOND), int(slide * SECOND)), source.streams
+        name, shape, sql, judge, None if aligned else (int(size * SECOND), int(slide * SECOND)), source.streams
     )
 
 
@@ -527,12 +535,13 @@ def _direction(rng: random.Random) -> str:
 
 def _judge(
     source: Source, hopping: bool, distinct: bool, items: Sequence[tuple[str, str, str]], where: str, group: tuple[str, str],
-    having: str, order: tuple[list[tuple[str, str]], int | None, bool], size: float, span: str,
+    having: str, order: tuple[list[tuple[str, str]], int | None, bool], size: float, span: str, step_us: int | None,
 ) -> str:  # fmt: skip
+    """The judge's text; with a step windows begin at multiples of their size and end at each step."""
     terms, limit, ties = order
     aggregated = any("«" in text for *_, text in items)
     # Aggregates without keys have a row for an empty window, too, DISTINCT or not.
-    always = not hopping and not group[0] and (aggregated or not distinct)
+    always = not hopping and step_us is None and not group[0] and (aggregated or not distinct)
     extra = [f"{t} AS o{i}_" for i, (t, _) in enumerate(terms) if not t.startswith("=")]
     names = [n for n, *_ in items]
     where = f" WHERE {where}" if where else ""
@@ -543,7 +552,12 @@ def _judge(
         start, end = "window_start", "window_end"
         inner = f"(SELECT *, true AS here FROM {source.judge}{where}) AS {source.alias}"
         on = f"{source.alias}._t >= ends.window_start AND {source.alias}._t < ends.window_end"
-        ends = f"(SELECT timestamp_micros(e - {int(size * SECOND)}) AS window_start, timestamp_micros(e) AS window_end FROM @ENDS@) AS ends"
+        begin, given = f"e - {int(size * SECOND)}", "@ENDS@"
+        if step_us is not None:
+            begin, now = f"(e - 1) div {int(size * SECOND)} * {int(size * SECOND)}", "unix_micros(_t)"
+            first, last = (f"{now} div {us} * {us} + {us}" for us in (step_us, int(size * SECOND)))
+            given = f"(SELECT DISTINCT explode(sequence({first}, {last}, {step_us}L)) AS e FROM {source.judge})"
+        ends = f"(SELECT timestamp_micros({begin}) AS window_start, timestamp_micros(e) AS window_end FROM {given}) AS ends"
         rows = f"(SELECT * FROM {ends} {'LEFT ' if always else ''}JOIN {inner} ON {on}) AS {source.alias}"
         everything = group[1].strip() == "ALL"
         grouped = (
@@ -651,6 +665,31 @@ def _top(name: str, rng: random.Random) -> Query:
     return Query(name, "top", sql, sql, streams=(stream,))
 
 
+def _levels(name: str, rng: random.Random) -> Query:
+    """GROUP BY at several levels: the same text for both."""
+    stream, (_, condition) = rng.choice(("l", "r")), _projection(rng, 1)
+    size, slide = rng.choice(((3, 3), (4, 2), (10, 5)))
+    keys = rng.sample(("k", "g", "b", "i % 3", "upper(k)"), rng.randint(1, 3))
+    listed, span = ", ".join(keys), f"window(ts, '{_span(size)}', '{_span(slide)}')"
+    one, last = keys[0], keys[-1]
+    group = rng.choice((f"ROLLUP ({listed})", f"CUBE ({listed})", f"{one}, ROLLUP ({listed})", f"ROLLUP (({one}, {last}))",
+                        f"GROUPING SETS (({listed}), ({last}), ())", f"GROUPING SETS (({listed}), {one})",
+                        f"ROLLUP ({one}), CUBE ({last})"))  # fmt: skip
+    items = [f"{key} AS c{i}" for i, key in enumerate(keys)]
+    items += rng.sample(
+        ("COUNT(*) AS p0", "MAX(d) AS p1", "COUNT(DISTINCT i) AS p2", "SUM(i) AS p3", f"MAX({last}) AS p4"), 2
+    )
+    items += rng.sample(
+        (f"GROUPING({one}) AS e0", "grouping_id() AS e1", f"coalesce(CAST({last} AS STRING), 'all') AS e2"), 2
+    )
+    where = f" WHERE {plain(condition)}" if condition and rng.random() < 0.5 else ""
+    having = rng.choice(("", "", " HAVING COUNT(*) > 1", f" HAVING {one} IS NULL", f" HAVING GROUPING({last}) = 1"))
+    inner = f"SELECT window, {', '.join(items)} FROM {stream}{where} GROUP BY {span}, {group}{having}"
+    named = [item.rpartition(" AS ")[2] for item in items]
+    sql = f"SELECT window.start AS a, {', '.join(named)} FROM ({inner}) AS t"
+    return Query(name, "levels", sql, sql, streams=(stream,))
+
+
 # Windows of rows ---------------------------------------------------------------------------------------------------------
 
 
@@ -714,6 +753,7 @@ SHAPES = {
     "rows": (_rows, 1.0),
     "window over answers": (_over_answers, 0.5),
     "top": (_top, 0.5),
+    "levels": (_levels, 0.3),
 }
 
 

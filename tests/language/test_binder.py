@@ -400,7 +400,7 @@ def test_three_streams_meet_within_every_range(streams: Mapping[str, Stream]) ->
     assert "UNIX_MICROS(c.row_time__) - UNIX_MICROS(joined.c2) <= 10000000" in outer.on.sql
 
 
-@pytest.mark.parametrize("how", ["", "LEFT", "LEFT ANTI"])
+@pytest.mark.parametrize("how", ["", "LEFT", "LEFT ANTI", "LEFT SEMI"])
 def test_using_is_an_equality_of_which_one_column_remains(how: str, streams: Mapping[str, Stream]) -> None:
     head, tables = "SELECT p.port, {} AS s FROM packets p [RANGE 1 s]", f"{how} JOIN flows f [RANGE 2 s]"
     using = bind_query("q", f"{head.format('src')} {tables} USING (SRC) WHERE src > 'a'", streams)

@@ -26,6 +26,10 @@ def _where(condition: str) -> str:
     return f"SELECT COUNT(*) AS n {W} WHERE {condition}"
 
 
+def _group(keys: str) -> str:
+    return f"SELECT COUNT(*) FROM packets GROUP BY window(ts, '1 min'), {keys}"
+
+
 def _over(clause: str, call: str = "rank()") -> str:
     return f"SELECT src, {call} OVER ({clause}) AS x {W} GROUP BY src"
 
@@ -52,6 +56,10 @@ READ: dict[str, tuple[str, str]] = {
     "Having.this": (f"SELECT COUNT(*) {W} HAVING COUNT(*) > 1", f"SELECT COUNT(*) {W} HAVING COUNT(*) > 2"),
     "Group.expressions": (f"SELECT COUNT(*) {W} GROUP BY src", f"SELECT COUNT(*) {W} GROUP BY dst"),
     "Group.all": (f"SELECT src, COUNT(*) {W} GROUP BY ALL", f"SELECT src, COUNT(*) {W} GROUP BY dst"),
+    "Group.rollup": (_group("src WITH ROLLUP"), _group("src")),
+    "Group.cube": (_group("src WITH CUBE"), _group("src")),
+    "Group.grouping_sets": (_group("src GROUPING SETS ((src, window(ts, '1 min')))"), _group("src")),
+    "GroupingSets.expressions": (_group("GROUPING SETS ((src), ())"), _group("GROUPING SETS (())")),
     "Order.expressions": (f"SELECT MAX(port) a, MIN(port) b {W} ORDER BY a",
                           f"SELECT MAX(port) a, MIN(port) b {W} ORDER BY b"),
     "Ordered.this": (f"SELECT MAX(port) a, MIN(port) b {W} ORDER BY a",

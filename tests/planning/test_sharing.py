@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.model import Query, Stream
-from headrace.planning import AnswerPlan, Known, Supplier, Supply, Workload, cover, plan_answer, share
+from headrace.planning import AnswerPlan, Known, Supplier, Supply, Workload, cover, plan_answer, plan_query, share
 from headrace.units import SECOND_US
 
 Bind = Callable[..., Query]
@@ -16,6 +16,7 @@ ITSELF = "kept for itself"
 REORDERED = "the same keys in another order"
 UNION = "a union of disjoint filters kept for others"
 FINER = "rolled up from finer keys that are there already"
+LEVEL = "rolled up from a finer level of the same GROUP BY"
 W = "[WINDOW 10 min SLIDE 2 min]"
 
 
@@ -460,3 +461,11 @@ def test_some_queries_need_only_their_part(planned: Planned, texts: tuple[Stream
     assert whole.only(plans) == whole
     assert whole.only(["a", "c"]).only(["a"]) == part
     assert whole.only([]).kept == {}
+
+
+def test_all_levels_of_a_cube_are_answered_from_one_synopsis(bind: Bind, texts: tuple[Stream, ...]) -> None:
+    by = "GROUP BY window(ts, '1 minute'), CUBE (src, port)"
+    below = plan_query(bind(f"SELECT src, port, COUNT(*) AS n, SUM(length) AS t FROM packets {by}")).below
+    workload = share({plan.name: plan for plan in below if isinstance(plan, AnswerPlan)}, texts)
+    assert len(workload.kept) == 1
+    assert sorted(why(workload, plan.name)[0] for plan in below) == [ITSELF, LEVEL, LEVEL, LEVEL]

@@ -16,6 +16,7 @@ from headrace.model import (
     QueryShedding,
     SheddingDecision,
     Stream,
+    TimeWindow,
     plain,
     restored,
 )
@@ -323,10 +324,10 @@ def test_a_decision_survives_the_log():
 
 def test_the_part_of_a_window_that_was_kept_is_counted_by_pane():
     state = Shedding(panes={"s>a": ((0, 10, 0), (10, 10, 5)), "s>b": ((10, 20, 20),)})
-    assert state.kept_of(["s>a"], 10, [10, 20]) == {20: 0.5}
-    assert state.kept_of(["s>a"], 20, [10, 20, 30]) == {20: 0.75, 30: 0.5}
-    assert state.kept_of(["s>a", "s>b"], 10, [20]) == {20: pytest.approx(5 / 30)}
-    assert state.kept_of(["s>c"], 20, [20]) == {}
+    assert state.kept_of(["s>a"], TimeWindow(10, 10), [10, 20]) == {20: 0.5}
+    assert state.kept_of(["s>a"], TimeWindow(20, 10), [10, 20, 30]) == {20: 0.75, 30: 0.5}
+    assert state.kept_of(["s>a", "s>b"], TimeWindow(10, 10), [20]) == {20: pytest.approx(5 / 30)}
+    assert state.kept_of(["s>c"], TimeWindow(20, 10), [20]) == {}
     assert state.kept_of_all(["s>a", "s>b"]) == pytest.approx(15 / 40)
     assert state.kept_of_all(["s>c"]) == 1.0
 

@@ -96,7 +96,7 @@ def ask(
     """The answer of a SELECT over the newest closed window of its length; SpecError says why there is none."""
     query = judge(bind_query(_NAME, sql, {s.name: s for s in streams}), streams, spark)
     asked = plan_question(query, manifest, kept, streams)
-    begin = asked.due.first_us - _aggregate(query).window.size_us
+    begin = _aggregate(query).window.begin_us(asked.due.first_us)
     chunks = holding(manifest.chunks, dict.fromkeys(asked.workload.sources_of(_NAME), begin))
     panes = Panes(checkpoint.state_folder, chunks, checkpoint.bins)
     work = Work(spec_of(asked.workload, _NAME), asked.due, None, None)
@@ -136,7 +136,7 @@ def plan_question(
     last = max((c.last_us for s in own if (c := manifest.clocks.get(s)) and c.last_us is not None), default=None)
     due = _newest(plan.aggregate.window, lcm(*panes), watermark_of(manifest.clocks, own), last)
     since = complete_since(workload, _NAME, manifest.coverage)
-    begin = due.last_us - window.size_us
+    begin = window.begin_us(due.last_us)
     if since is not None and begin < since:
         reach = format_duration(max(0, due.last_us - since))
         raise SpecError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from headrace.kernels.border import kernels, own
 from headrace.kernels.carried import Want
@@ -59,10 +60,19 @@ class AnswerSpec:
     aggregates: tuple[PlannedAggregate, ...]
     demands: tuple[DemandSpec, ...]
     top: Top | None = None  # of a window only its first groups are wanted
+    cumulates: bool = False  # windows begin at multiples of the size, instead of a size before their end
 
     @property
     def main(self) -> DemandSpec:
         return self.demands[0]
+
+    def begin_us(self, end_us: int) -> int:
+        """When the window begins that ends at a time."""
+        return (end_us - 1) // self.size_us * self.size_us if self.cumulates else end_us - self.size_us
+
+    def left_us(self, panes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When the last windows that hold panes end."""
+        return panes // self.size_us * self.size_us + self.size_us if self.cumulates else panes + self.size_us
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,7 @@ def _first(
     for number in topped:
         spec = specs[number][0]
         assert spec.top is not None
-        bounds += [(end - spec.size_us, end) for end in ends[number]]
+        bounds += [(spec.begin_us(end), end) for end in ends[number]]
         tops += [spec.top] * len(ends[number])
     return main.first(bounds, tops) if bounds else main
 
@@ -178,7 +188,7 @@ class _Views:
             for demand in spec.demands:
                 id_ = demand.layout.id
                 begin, end = self._span.get(id_, (due.last_us, due.last_us))
-                self._span[id_] = min(begin, due.first_us - spec.size_us), max(end, due.last_us)
+                self._span[id_] = min(begin, spec.begin_us(due.first_us)), max(end, due.last_us)
                 before = self._demands.get(id_, demand).layout
                 measures = tuple(dict.fromkeys((*before.measures, *demand.layout.measures)))
                 self._demands[id_] = replace(demand, layout=replace(demand.layout, measures=measures))
@@ -202,12 +212,12 @@ def _ends(spec: AnswerSpec, main: View | None, due: Due) -> Sequence[int]:
         return ()
     ends, panes = due.ends, main.panes
     if not isinstance(ends, range):
-        held = np.searchsorted(panes, ends) > np.searchsorted(panes, np.asarray(ends) - spec.size_us)
+        held = np.searchsorted(panes, ends) > np.searchsorted(panes, [spec.begin_us(end) for end in ends])
         return [end for end, held_ in zip(ends, held, strict=True) if held_]
     # After a leap in time there are far more ends than panes: go by panes, each of which is in the windows that end
-    # after it begins and at most a size later, and take from each only what the ones before it did not give.
+    # after it begins, up to where the last of its windows ends, and take from each only what those before did not give.
     first = np.maximum((panes - ends.start) // ends.step + 1, 0)
-    last = np.minimum((panes + spec.size_us - ends.start) // ends.step, len(ends) - 1)
+    last = np.minimum((spec.left_us(panes) - ends.start) // ends.step, len(ends) - 1)
     first[1:] = np.maximum(first[1:], last[:-1] + 1)
     counts = np.maximum(last - first + 1, 0)
     chosen = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
@@ -241,7 +251,7 @@ def _answered(
     views: _Views,
 ) -> Iterator[tuple[int, pl.DataFrame | Failure]]:
     """One go: the windows of some queries, from one evaluation of each measure over all of them."""
-    bounds = [(end - specs[number][0].size_us, end) for number, ends in batch for end in ends]
+    bounds = [(specs[number][0].begin_us(end), end) for number, ends in batch for end in ends]
     tops = [specs[number][0].top for number, ends in batch for _ in ends]
     groups, starts = main.windows(bounds, tops) if main is not None else (None, np.zeros(len(bounds) + 1, np.int64))
     details = _Details(specs, batch, views)
@@ -279,7 +289,7 @@ def _finished(
         out = groups.join(times, on="w", how="left", maintain_order="left")
     layouts = {demand.layout.id: demand.layout for demand in spec.demands}
     columns: list[pl.Expr] = [
-        (pl.col("_end") - spec.size_us).cast(_UTC_US).alias("window_start"),
+        _begin(spec).cast(_UTC_US).alias("window_start"),
         pl.col("_end").cast(_UTC_US).alias("window_end"),
         *(pl.col(f"k{i}").alias(name) for i, name in enumerate(spec.keys)),
     ]
@@ -341,7 +351,7 @@ class _Details:
             spec = self._specs[number][0]
             if any(replace(a, name="_value") == alike for a in spec.aggregates):
                 demand = next(d for d in spec.demands if d.layout.id == alike.synopsis)
-                bounds += [(end - spec.size_us, end) for end in ends]
+                bounds += [(spec.begin_us(end), end) for end in ends]
                 at += range(total, total + len(ends))
             total += len(ends)
         assert demand is not None
@@ -354,6 +364,12 @@ class _Details:
         # Which of all windows of the batch each of these is.
         rows = rows.with_columns(w=pl.Series(at, dtype=pl.Int64).gather(rows["w"]))
         return finish_detail(rows.filter(pl.col("d").is_not_null()), alike, ["w", *by])
+
+
+def _begin(spec: AnswerSpec) -> pl.Expr:
+    """When the window begins that ends at `_end`."""
+    end = pl.col("_end")
+    return (end - 1) // spec.size_us * spec.size_us if spec.cumulates else end - spec.size_us
 
 
 def _empty(aggregate: PlannedAggregate) -> pl.Expr:

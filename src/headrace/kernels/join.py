@@ -37,7 +37,8 @@ class Closing:
 class JoinWork:
     """One join in one epoch: its stores (left, right) with the chunks that hold them, and who makes which pairs.
 
-    `hosts` is the host of each slice; `closing` has, for a side whose unmatched rows are results, what closes now.
+    `hosts` is the host of each slice; `closing` has, for a side whose unmatched rows are results, what closes now. The
+    results of a join that is a `half` are what closes of the left side, with a match or without, and no pairs.
     """
 
     stores: tuple[str, str]
@@ -52,6 +53,7 @@ class JoinWork:
     staging: str | None = None
     closing: tuple[Closing | None, Closing | None] = (None, None)
     kept: float = 1.0
+    half: str | None = None  # semi | anti
 
     def wants(self, host: int) -> Iterator[Want]:
         """What one host may read: of hash slices, unless keys are in blocks of several kinds, only its own."""
@@ -206,7 +208,7 @@ class Host:
         """The result columns `o0...` of all pairs, and of unmatched rows."""
         picked = self._work.picked
         assert picked is not None
-        for sides in self.found():
+        for sides in self.found() if self._work.half is None else ():
             count = len(sides[0][1])
             yield pl.DataFrame(
                 [
@@ -220,8 +222,8 @@ class Host:
             closing = self._closing(side)
             if closing is None:
                 continue
-            alone = closing.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(self._matched(side, closing)))
-            yield alone.select(
+            met = pl.int_range(pl.len(), dtype=pl.UInt32).is_in(self._matched(side, closing))
+            yield closing.filter(met if self._work.half == "semi" else ~met).select(
                 (pl.col(f"c{column}") if own == side else pl.lit(None)).alias(f"o{n}")
                 for n, (own, column) in enumerate(picked)
             )
@@ -232,7 +234,7 @@ class Host:
         Such rows have a number `_row` of their own.
         """
         counts = self._work.columns
-        for (a, i), (b, j) in self.found():
+        for (a, i), (b, j) in self.found() if self._work.half is None else ():
             rows = _both(a[i], b[j], counts)
             yield rows.select(pl.lit(0).alias("_what"), pl.lit(None).alias("_row"), pl.all())
         for side in (0, 1):

@@ -39,6 +39,7 @@ from headrace.model.observed import Observed
 from headrace.model.pipeline import EngineSettings, Pipeline, PlacementSettings, Site
 from headrace.model.plain import Plain, plain, restored
 from headrace.model.query import (
+    HALF,
     LEAST_WEIGHT,
     MOST_PRIORITY,
     MOST_WEIGHT,
@@ -72,7 +73,7 @@ from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Sourc
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
 from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms
 from headrace.model.types import Column, DataType, Kind
-from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
+from headrace.model.window import CumulativeWindow, HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
 
 __all__ = [
     "AGGREGATES",
@@ -83,6 +84,7 @@ __all__ = [
     "ERROR",
     "EVERYWHERE",
     "FIRST_BYTES",
+    "HALF",
     "KEPT",
     "KEY",
     "LEAST_S",
@@ -112,6 +114,7 @@ __all__ = [
     "Collected",
     "Column",
     "Comparison",
+    "CumulativeWindow",
     "DataType",
     "Decoding",
     "Due",

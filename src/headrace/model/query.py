@@ -13,6 +13,7 @@ from headrace.model.types import Column, DataType
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow
 
 __all__ = [
+    "HALF",
     "LEAST_WEIGHT",
     "MOST_PRIORITY",
     "MOST_WEIGHT",
@@ -45,6 +46,8 @@ __all__ = [
 MOST_PRIORITY = 1_000_000_000
 WITHOUT_PAIRS = "without a row, a join lacks all its pairs"
 WITHOUT_RESULTS = "without a row, the results that it reads are others"
+# Joins whose results are rows of their left side.
+HALF = ("semi", "anti")
 LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9
 
 
@@ -106,13 +109,15 @@ class Comparison:
 class Join:
     """Pairs of rows within each other's ranges for which `on` holds; `columns` and `where` see both sides by alias.
 
+    Results of a semi or anti join are rows of the left side, those with such a pair or those without.
+
     `comparisons` and `rest` together say the same as `on`, and for an inner join `on` and `where`: what can be looked
     up by columns of each side, and what needs an expression over both.
     """
 
     left: JoinSide
     right: JoinSide
-    how: str  # inner | left | right | full
+    how: str  # inner | left | right | full | semi | anti
     on: NamedExpression
     equalities: tuple[tuple[str, str], ...]  # SQL pairs (left side, right side) that `on` requires to be equal
     columns: tuple[NamedExpression, ...]
@@ -121,8 +126,8 @@ class Join:
     rest: NamedExpression | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if self.how not in ("inner", "left", "right", "full"):
-            raise ValueError(f"unknown join kind '{self.how}'; known: inner, left, right, full")
+        if self.how not in ("inner", "left", "right", "full", *HALF):
+            raise ValueError(f"unknown join kind '{self.how}'; known: inner, left, right, full, semi, anti")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +262,13 @@ class Results:
     """The results of a subquery, which the column `time` dates.
 
     A root that is a scan reads the answers of other results, window by window: `finish` has what OVER makes of them.
+    Results that are `coarse` are a level of GROUP BY beside a finer one.
     """
 
     root: WindowAggregate | RowsAggregate | Scan
     finish: Finish
     time: str
+    coarse: bool = False
 
 
 @dataclass(frozen=True, slots=True)

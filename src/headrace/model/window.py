@@ -1,4 +1,4 @@
-"""The four windows a query can ask for."""
+"""The windows a query can ask for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import gcd
 
 from headrace.units import format_duration
 
-__all__ = ["HoppingWindow", "RangeWindow", "RowsWindow", "SlidingWindow", "TimeWindow"]
+__all__ = ["CumulativeWindow", "HoppingWindow", "RangeWindow", "RowsWindow", "SlidingWindow", "TimeWindow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,18 @@ class TimeWindow:
     def phase_us(self) -> int:
         """Window ends are `phase + n * slide`."""
         return 0
+
+    def begin_us(self, end_us: int) -> int:
+        """When the window begins that ends at a time."""
+        return end_us - self.size_us
+
+    def left_us(self, time_us: int) -> int:
+        """The least time that no window holding a row of `time_us` ends after."""
+        return time_us + self.size_us
+
+    def whole_us(self, since_us: int) -> int:
+        """The greatest end of a window that may begin before `since_us`."""
+        return since_us + self.size_us - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,34 @@ class HoppingWindow(TimeWindow):
 
     def __str__(self) -> str:
         return f"window({format_duration(self.size_us)}, {format_duration(self.slide_us)})"
+
+
+@dataclass(frozen=True, slots=True)
+class CumulativeWindow(HoppingWindow):
+    """`[WINDOW size CUMULATE step]`: windows that begin at multiples of the size and end at each step, each once.
+
+    >>> window = CumulativeWindow(60, 20)
+    >>> [(window.begin_us(end), end) for end in range(20, 100, 20)]
+    [(0, 20), (0, 40), (0, 60), (60, 80)]
+    """
+
+    def __post_init__(self) -> None:
+        # slots=True makes a class anew, which super() without arguments does not know.
+        TimeWindow.__post_init__(self)
+        if self.size_us % self.slide_us or self.start_us:
+            raise ValueError(f"a cumulative window has whole steps, not {self.size_us} and {self.slide_us} us")
+
+    def begin_us(self, end_us: int) -> int:
+        return (end_us - 1) // self.size_us * self.size_us
+
+    def left_us(self, time_us: int) -> int:
+        return time_us // self.size_us * self.size_us + self.size_us
+
+    def whole_us(self, since_us: int) -> int:
+        return -(-since_us // self.size_us) * self.size_us
+
+    def __str__(self) -> str:
+        return f"[WINDOW {format_duration(self.size_us)} CUMULATE {format_duration(self.slide_us)}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headrace.model import Column, Comparison, Join, JoinSide, NamedExpression, Query, columns_of
+from headrace.model import HALF, Column, Comparison, Join, JoinSide, NamedExpression, Query, columns_of
 from headrace.planning.flow import FlowPlan, RowFeed, RowStore
 from headrace.planning.synopsis import column_of, scans_of
 
@@ -57,8 +57,8 @@ class JoinPlan(FlowPlan):
         return [c.name for c in self.store(role).columns].index(column)
 
     def preserves(self, role: str) -> bool:
-        """Whether rows of a side without a match are results too."""
-        return self.join.how in (role, "full")
+        """Whether rows of a side are results by themselves, because they have no match, or because they have one."""
+        return self.join.how in (role, "full") or (role == LEFT and self.join.how in HALF)
 
 
 def plan_join(query: Query) -> JoinPlan:

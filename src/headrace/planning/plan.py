@@ -130,6 +130,8 @@ def _results(name: str, results: Results) -> AnswerPlan | FlowPlan:
         steps.insert(0, (replace(first.root, of=None), first.finish))
         first = first.root.of
     plan = _planned(Query(name, "", first.root, first.finish))
+    if isinstance(plan, AnswerPlan):
+        plan = replace(plan, coarse=first.coarse)
     stream = Stream(name, tuple(Column(o.name, o.type) for o in results.finish.outputs), results.time)
     window = first.root.window if isinstance(first.root, WindowAggregate) else None
     return replace(plan, feeds=Derived(stream, window=window, steps=tuple(steps)))

@@ -5,7 +5,7 @@ A query *demands* synopses; the workload *keeps* some and *supplies* every deman
     itself            the demanded synopsis is kept
     the same keys     kept with its keys in another order
     a union           several kept ones, with the same keys, whose filters part the demanded rows among them
-    finer keys        one kept with more keys, rolled up
+    finer keys        one kept with more keys, rolled up; of ROLLUP and its kin always the finest level
 
 What was kept before is preferred, because it has history: a query that arrives later answers at once from it, and a
 restart finds everything where it was.
@@ -190,6 +190,7 @@ def share(
     known = known or {}
     supplies = supplies or {}
     demanded = {d.synopsis.id: d.synopsis for plan in plans.values() for d in plan.demands}
+    coarse = demanded.keys() - {d.synopsis.id for plan in plans.values() if not plan.coarse for d in plan.demands}
     texts = [f"{s.name}.{c.name}" for s in streams for c in s.columns if c.type.kind is Kind.STRING]
     offers = {**{id_: k.synopsis for id_, k in known.items()}, **demanded}
     chosen: dict[str, Supply] = {}
@@ -199,6 +200,9 @@ def share(
         kept_now = {s.synopsis for supply in chosen.values() for s in supply.suppliers}
         if before is not None and all(s.synopsis in known for s in before.suppliers):
             chosen[id_] = _rolled_up(demanded[id_], offers, known, kept_now) or before
+            continue
+        if id_ in coarse and id_ not in known and (finer := _finer(demanded[id_], offers, kept_now)) is not None:
+            chosen[id_] = finer
             continue
         chosen[id_] = _supply(demanded[id_], offers, known, kept_now | known.keys(), texts)
     return assemble_workload(plans, chosen, offers)
@@ -240,6 +244,21 @@ def _supply(
         _, i, keys = min(finer)
         return Supply((Supplier(i, keys),), "rolled up from finer keys that are there already", whole=True)
     return own
+
+
+def _finer(wanted: Synopsis, offers: Mapping[str, Synopsis], kept: Iterable[str]) -> Supply | None:
+    """A level of GROUP BY from a finer one of the same rows: one pass over them serves both."""
+    found = [
+        (len(offers[i].keys), i, keys)
+        for i in kept
+        if i != wanted.id
+        and _where(offers[i]) == _where(wanted)
+        and (keys := _positions(wanted, offers[i])) is not None
+    ]
+    if not found:
+        return None
+    _, i, keys = min(found)
+    return Supply((Supplier(i, keys),), "rolled up from a finer level of the same GROUP BY", whole=True)
 
 
 def _rolled_up(

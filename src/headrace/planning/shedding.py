@@ -32,6 +32,7 @@ from headrace.model import (
     Remembered,
     Shed,
     SheddingDecision,
+    TimeWindow,
     WindowAggregate,
     edge_into,
 )
@@ -211,7 +212,7 @@ class Shedding(Remembered):
     def outlives_queries(self) -> bool:
         return True
 
-    def kept_of(self, edges: Sequence[str], size_us: int, ends: Iterable[int]) -> dict[int, float]:
+    def kept_of(self, edges: Sequence[str], window: TimeWindow, ends: Iterable[int]) -> dict[int, float]:
         """By window end the part that edges kept of the window's rows, of windows that lost some."""
         accounts = sorted(account for edge in edges for account in self.panes.get(edge, ()))
         if not any(shed for _, _, shed in accounts):
@@ -221,7 +222,7 @@ class Shedding(Remembered):
         shed = [0, *accumulate(lost for _, _, lost in accounts)]
         found: dict[int, float] = {}
         for end in ends:
-            first, last = bisect_left(begins, end - size_us), bisect_left(begins, end)
+            first, last = bisect_left(begins, window.begin_us(end)), bisect_left(begins, end)
             if lost := shed[last] - shed[first]:
                 came = rows[last] - rows[first]
                 found[end] = (came - lost) / came

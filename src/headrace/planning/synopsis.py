@@ -83,10 +83,14 @@ class AggregateColumns:
 
 @dataclass(frozen=True)
 class AnswerPlan(NodePlan):
-    """How a query is answered: the first demand holds its groups, `columns` its aggregates."""
+    """How a query is answered: the first demand holds its groups, `columns` its aggregates.
+
+    One that is `coarse` is answered beside another with more keys over the same rows.
+    """
 
     columns: tuple[AggregateColumns, ...]
     demands: tuple[Demand, ...]
+    coarse: bool = False
 
     @property
     def main(self) -> str:

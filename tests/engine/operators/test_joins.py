@@ -37,16 +37,26 @@ def test_outer_joins_give_unmatched_rows_once(spark: Any, tmp_path: Path, how: s
     queries = {names[n]: sql(PREDICATES[n][0], PREDICATES[n][2], RANGES[i], how) for i, n in enumerate(kinds)}
     if how == "LEFT":
         on = "l.k = r.k AND (l.n + r.n) % 2 = 0"
-        queries["anti"] = sql("n, upper(s) AS u", on, RANGES[0], "LEFT ANTI") + " WHERE x > -5"
+        for half in ("anti", "semi"):
+            queries[half] = sql("n, upper(s) AS u", on, RANGES[0], f"LEFT {half}") + " WHERE x > -5"
+            queries[f"{half}_plain"] = sql(
+                "n, s", "l.k = r.k AND r.n % 3 > 0 AND l.n % 5 > 0", RANGES[1], f"LEFT {half}"
+            )
     found = play(spark, tmp_path, left, right, queries, restart=5, flush=True)
     for i, name in enumerate(kinds):
         assert_same(found[names[name]], judged(left, right, PREDICATES[name][1], PREDICATES[name][3], RANGES[i], how))
     if how == "LEFT":
         # NaN is greater than any number.
         rows = judged(left, right, "l.n, upper(l.s), r.n, l.x > -5", on, RANGES[0], "LEFT")
-        unmatched = [(n, s) for n, s, other, fits in rows if other is None and fits]
-        assert unmatched
-        assert_same(found["anti"], unmatched)
+        plain = "l.k = r.k AND r.n % 3 > 0 AND l.n % 5 > 0"
+        more = judged(left, right, "l.n, l.s, r.n", plain, RANGES[1], "LEFT")
+        for half in ("anti", "semi"):
+            wanted = {(n, s) for n, s, other, fits in rows if (other is None) == (half == "anti") and fits}
+            wanted_plain = {(n, s) for n, s, other in more if (other is None) == (half == "anti")}
+            assert wanted
+            assert wanted_plain
+            assert_same(found[half], list(wanted))
+            assert_same(found[f"{half}_plain"], list(wanted_plain))
 
 
 def test_joins_where_spark_carries_state(spark: Any, tmp_path: Path) -> None:

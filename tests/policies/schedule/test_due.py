@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.model import Due, HoppingWindow, SlidingWindow, TimeWindow
+from headrace.model import CumulativeWindow, Due, HoppingWindow, SlidingWindow, TimeWindow
 from headrace.policies import due_windows, last_end_with_rows
 
 
@@ -40,6 +40,7 @@ def ends(due: Due | None) -> list[int]:
         pytest.param(HoppingWindow(20, 10, 3), 1, None, 24, [3, 13, 23], id="a start time shifts the ends"),
         pytest.param(HoppingWindow(20, 10, -3), 1, None, 24, [7, 17], id="also backwards"),
         pytest.param(HoppingWindow(20, 10, 33), 1, None, 24, [3, 13, 23], id="also beyond a slide"),
+        pytest.param(CumulativeWindow(20, 10), 23, None, 55, [30, 40, 50], id="windows that cumulate end at each step"),
         pytest.param(SlidingWindow(20, 10), -33, None, -10, [-30, -20, -10], id="times before 1970 are times"),
         pytest.param(HoppingWindow(25, 10), -33, None, -10, [-25, -15], id="also in Spark's form"),
         pytest.param(SlidingWindow(20, 10), -5, None, 0, [0], id="the epoch of Unix is an end like any other"),
@@ -151,3 +152,14 @@ def test_flush_answers_every_window_that_holds_a_row(window: TimeWindow, first: 
 def _is_end(window: TimeWindow, time: int) -> bool:
     start = window.start_us if isinstance(window, HoppingWindow) else -window.size_us
     return (time - window.size_us - start) % window.slide_us == 0
+
+
+@pytest.mark.parametrize("time", [-21, -20, -1, 0, 1, 19, 20, 39])
+def test_windows_that_cumulate_begin_at_multiples_of_their_size(time: int) -> None:
+    window = CumulativeWindow(20, 5)
+    holding = [end for end in range(-60, 100, 5) if window.begin_us(end) <= time < end]
+    assert holding
+    assert all(window.begin_us(end) % 20 == 0 and end - window.begin_us(end) <= 20 for end in holding)
+    assert last_end_with_rows(window, time) == holding[-1] == window.left_us(time)
+    whole = [end for end in range(-60, 100, 5) if window.begin_us(end) >= time]
+    assert min(whole) == window.whole_us(time) + 5

@@ -211,7 +211,7 @@ def _times(plan: AnswerPlan, moment: Moment, answered_us: int | None, since_us: 
         return QueryTimes(answered_us, last)
     if since_us is not None:
         # Windows that began before the query did lack rows: the first whole one starts at `since`.
-        return QueryTimes(since_us + plan.aggregate.window.size_us - 1, last, fresh=True)
+        return QueryTimes(plan.aggregate.window.whole_us(since_us), last, fresh=True)
     first = min((clock.first_us for clock in own if clock.first_us is not None), default=None)
     return None if first is None else QueryTimes(first, last)
 

@@ -204,14 +204,14 @@ class Answering:
         staging = sink.staging if isinstance(sink, FileSink) else None
         kept = None
         if shows_kept(plan.query):
-            kept = given.shedding.kept_of(edges_of(workload, name), plan.aggregate.window.size_us, due.ends)
+            kept = given.shedding.kept_of(edges_of(workload, name), plan.aggregate.window, due.ends)
         return Work(self.spec(workload, name), due, finish, staging, kept)
 
     def _panes(self, workload: Workload, works: Mapping[str, Work], given: Given) -> Panes:
         """The chunks that hold panes of the due windows, by synopsis."""
         least: dict[str, int] = {}
         for name, work in works.items():
-            begin = work.due.first_us - work.spec.size_us
+            begin = work.spec.begin_us(work.due.first_us)
             for id_ in workload.sources_of(name):
                 least[id_] = min(begin, least.get(id_, begin))
         return Panes(self._folder, holding(given.chunks, least), self._bins)

@@ -30,6 +30,7 @@ from headrace.kernels.join import CONSTANT, Closing, Counted, JoinTask, JoinWork
 from headrace.kernels.pairs import Matching
 from headrace.model import (
     EVERYWHERE,
+    HALF,
     KEPT,
     ONCE,
     EpochDecision,
@@ -164,6 +165,7 @@ class JoinOperator:
             (len(plan.store(LEFT).columns), len(plan.store(RIGHT).columns)),
             closing=(self._closing(plan, LEFT, moment), self._closing(plan, RIGHT, moment)),
             kept=_kept(plan, moment),
+            half=join.how if join.how in HALF else None,
         )
         sink = moment.sinks.get(plan.name)
         after = join.where is not None and join.how != "inner"

@@ -39,7 +39,7 @@ def _numbered(plan: JoinPlan, side: str) -> list[tuple[int, Column]]:
 
 @contextmanager
 def spark_join(candidates: DataFrame, plan: JoinPlan, told: float = 1.0) -> Iterator[DataFrame]:
-    """The results of a join: pairs for which all of ON holds, and rows that met none, if those are wanted.
+    """The results of a join: pairs for which all of ON holds, and rows that met none, or met one, if those are wanted.
 
     `told` is the part of the rows that was kept, for a query that tells it.
     """
@@ -65,7 +65,7 @@ def spark_join(candidates: DataFrame, plan: JoinPlan, told: float = 1.0) -> Iter
             met = rows.filter("_what > 0").selectExpr("*", f"CASE WHEN _pair THEN {holds} ELSE false END AS _met")
             sides = (expr(f"any_value({k}) FILTER (WHERE NOT _pair) AS {k}") for k in kept)
             grouped = met.groupBy("_what", "_row").agg(expr("max(_met) AS _met"), *sides)
-            alone = grouped.filter("NOT _met").select(*kept)
+            alone = grouped.filter("_met" if join.how == "semi" else "NOT _met").select(*kept)
             results = results.select(*kept).unionAll(alone)
         if outer and join.where is not None:
             results = results.filter(join.where.sql)

@@ -7,7 +7,7 @@ from headrace.kernels.panes import layout_of, storage_of
 from headrace.kernels.row_windows import RowsSpec
 from headrace.kernels.values import PlannedAggregate, text_of
 from headrace.kernels.windows import Top
-from headrace.model import Aggregate, HoppingWindow
+from headrace.model import Aggregate, CumulativeWindow, HoppingWindow
 from headrace.planning import AnswerPlan, Demand, RowsPlan, Workload, is_scaled
 
 __all__ = ["spec_of", "spec_of_rows"]
@@ -48,6 +48,7 @@ def spec_of(workload: Workload, query: str) -> AnswerSpec:
         ),
         tuple(demand(d) for d in plan.demands),
         _top(plan),
+        isinstance(root.window, CumulativeWindow),
     )
 
 

@@ -86,7 +86,7 @@ def _started(
     if since is not None and now is not None:
         # Of the windows that closed before it came, the newest is answered.
         window = plan.aggregate.window
-        since = max(since, newest_end(window, now) - window.size_us)
+        since = max(since, window.begin_us(newest_end(window, now)))
     return _fresh(plan, since)
 
 

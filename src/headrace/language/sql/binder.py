@@ -9,17 +9,19 @@ from sqlglot import exp
 from headrace.errors import Problem, SpecError
 from headrace.language.sql.aggregates import is_aggregate
 from headrace.language.sql.brackets import RowsClause
-from headrace.language.sql.from_clause import FromBinder, Source
+from headrace.language.sql.from_clause import FromBinder, Source, united
+from headrace.language.sql.levels import has_levels
 from headrace.language.sql.over import has_over
 from headrace.language.sql.reading import read_query
 from headrace.language.sql.refusals import refusal
 from headrace.language.sql.relation import JoinRelation, Projection, streams_in
 from headrace.language.sql.report import Fault, Report
-from headrace.language.sql.results import bind_over_answers, bind_results
+from headrace.language.sql.results import bind_all_levels, bind_over_answers, bind_results
 from headrace.language.sql.rows import bind_rows
 from headrace.language.sql.selected import bind_selected, selected_all
 from headrace.language.sql.unfold import unfold
-from headrace.language.sql.windowed import bind_windowed, window_call
+from headrace.language.sql.window_calls import window_call
+from headrace.language.sql.windowed import bind_windowed
 from headrace.model import Finish, Operator, Query, QueryShedding, SinkSpec, StepFunction, Stream
 from headrace.units import parse_duration
 
@@ -110,6 +112,8 @@ def _bind_select(
         return bind_rows(select, source, report, step)
     if step is not None:
         raise Fault("a function needs keys", select.args["from_"], "write FROM s [PARTITION BY k]")
+    if has_levels(select):
+        return selected_all(united(bind_all_levels(select, source, report), "levels"))
     if source.window is not None or window_call(select) is not None:
         return bind_windowed(select, source, report)
     if has_over(select) and select.args.get("group") is None:

@@ -14,12 +14,12 @@ from sqlglot import Token, TokenType
 
 from headrace.language.sql.report import Fault
 from headrace.language.words import words
-from headrace.model import HoppingWindow, RangeWindow, SlidingWindow
+from headrace.model import CumulativeWindow, HoppingWindow, RangeWindow, SlidingWindow
 from headrace.units import parse_duration
 
 __all__ = ["Clause", "RowsClause", "cut_brackets", "read_span", "time_window"]
 
-FORMS = "[WINDOW 10 min SLIDE 2 min], [RANGE 10 s] or [PARTITION BY k ROWS 100]"
+FORMS = "[WINDOW 10 min SLIDE 2 min], [WINDOW 1 day CUMULATE 1 h], [RANGE 10 s] or [PARTITION BY k ROWS 100]"
 CALENDAR_UNITS = ("month", "months", "year", "years", "quarter", "quarters")
 # A week by the second is 604,800 panes; beyond a million the answer costs more than its rows.
 MOST_PANES = 1_000_000
@@ -47,7 +47,7 @@ class RowsClause:
 class Clause:
     """One bracket clause and where it stands."""
 
-    window: SlidingWindow | RangeWindow | RowsClause
+    window: SlidingWindow | CumulativeWindow | RangeWindow | RowsClause
     start: int
     text: str
 
@@ -107,13 +107,15 @@ def _slice(sql: str, tokens: Sequence[Token]) -> str:
     return sql[tokens[0].start : tokens[-1].end + 1] if tokens else ""
 
 
-def _read(sql: str, inside: Sequence[Token], start: int) -> SlidingWindow | RangeWindow | RowsClause:
+def _read(sql: str, inside: Sequence[Token], start: int) -> SlidingWindow | CumulativeWindow | RangeWindow | RowsClause:
     if not inside or not _is_word(inside[0], *_KEYWORDS):
         found = _slice(sql, inside)[:40]
         raise Fault(f"[{found}] is not a window", start, f"write {FORMS}")
     head, body = inside[0].text.upper(), inside[1:]
     if head == "WINDOW":
-        cut = next((i for i, token in enumerate(body) if _is_word(token, "SLIDE")), len(body))
+        cut = next((i for i, token in enumerate(body) if _is_word(token, "SLIDE", "CUMULATE")), len(body))
+        if cut < len(body) and _is_word(body[cut], "CUMULATE"):
+            return _cumulative(_slice(sql, body[:cut]), _slice(sql, body[cut + 1 :]), start)
         size = read_span(_slice(sql, body[:cut]), "WINDOW", start)
         slide = read_span(_slice(sql, body[cut + 1 :]), "SLIDE", start) if cut < len(body) else size
         window = time_window(size, slide, start)
@@ -122,6 +124,14 @@ def _read(sql: str, inside: Sequence[Token], start: int) -> SlidingWindow | Rang
     if head == "RANGE":
         return RangeWindow(read_span(_slice(sql, body), "RANGE", start))
     return _read_rows(sql, inside, start)
+
+
+def _cumulative(size: str, step: str, start: int) -> CumulativeWindow:
+    size_us, step_us = read_span(size, "WINDOW", start), read_span(step, "CUMULATE", start)
+    if step_us and size_us % step_us:
+        raise Fault(f"the window is not a whole number of steps of {step}", start, "write [WINDOW 1 day CUMULATE 1 h]")
+    window = time_window(size_us, step_us, start)
+    return CumulativeWindow(window.size_us, window.slide_us)
 
 
 def _read_rows(sql: str, inside: Sequence[Token], start: int) -> RowsClause:

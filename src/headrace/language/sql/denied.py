@@ -59,9 +59,9 @@ _REASONS = (
         "write it with OVER (PARTITION BY window ORDER BY x) in a query that groups by window(ts, '1 minute')",
     ),
     (
-        "rollup cube grouping grouping_id",
+        "rollup cube",
         "groups at several levels at once",
-        "write one query per level; they share their work",
+        "it stands in GROUP BY: GROUP BY window(ts, '1 minute'), ROLLUP (a, b)",
     ),
     (
         "session_window",

@@ -25,9 +25,9 @@ from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import bind_items, select_items
 from headrace.language.sql.spark_text import Key, all_of, conjuncts, leaf
 from headrace.language.suggest import nearest
-from headrace.model import DataType, Kind, RangeWindow, SlidingWindow, Stream
+from headrace.model import HALF, CumulativeWindow, DataType, Kind, RangeWindow, SlidingWindow, Stream
 
-__all__ = ["FromBinder", "Source", "bind_condition", "time_of"]
+__all__ = ["FromBinder", "Source", "bind_condition", "time_of", "united"]
 
 TIMESTAMP = DataType(Kind.TIMESTAMP)
 _TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
@@ -44,7 +44,7 @@ class Source:
     """A bound FROM clause: its rows and the window over them, if one was written."""
 
     relation: Relation
-    window: SlidingWindow | RowsClause | None = None
+    window: SlidingWindow | CumulativeWindow | RowsClause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Cte:
     before: Mapping[str, Cte]
 
 
-# Binds a subquery that aggregates; None for one that does not.
-BindResults = Callable[[exp.Select, Source, Report], ResultsRelation | None]
+# Binds a subquery that aggregates, at each of its levels; () for one that does not.
+BindResults = Callable[[exp.Select, Source, Report], tuple[ResultsRelation, ...]]
 
 
 @dataclass(slots=True)
@@ -186,8 +186,8 @@ class FromBinder:
             raise Fault(f"{query.key.upper()} cannot stand in FROM", query, "a subquery is a SELECT")
         source = self.bind(query)
         results = self.results(query, source, self.report)
-        if results is not None:
-            return Projection(results, alias, {key[1]: (leaf(*key), type_) for key, type_ in results.columns.items()})
+        if results:
+            return united(results, alias)
         refuse_clauses(
             query,
             ("group", "having", "order", "limit", "offset", "distinct"),
@@ -254,8 +254,8 @@ class FromBinder:
             # A side that may be NULL bounds nothing by itself: where it is not, ON does.
             sure = [us for alias, us in ranges.items() if alias not in nullable]
             pairs = JoinRelation(left, right, min(sure, default=max(ranges.values())), right_us, how, on, shared)
-            if _is_anti(join):
-                return Source(_unmatched(pairs, join, len(joins)))
+            if how in HALF:
+                return Source(_one_side(pairs, join, len(joins)))
             left = pairs
             nullable |= frozenset(_aliases(right)) if how in ("left", "full") else frozenset()
             nullable |= frozenset(ranges) if how in ("right", "full") else frozenset()
@@ -293,20 +293,18 @@ def _kind(join: exp.Expr) -> str:
         raise Fault(
             "a comma or CROSS JOIN pairs everything with everything", join, "write JOIN ... ON with a condition"
         )
-    if kind == "SEMI":
-        raise Fault("LEFT SEMI JOIN is not accepted", join, "join, and count the pairs of a row in a window, or write "
-                    "LEFT ANTI JOIN for the rows that have none")  # fmt: skip
-    if _is_anti(join) and side in ("", "LEFT"):
-        return "left"
+    if kind.lower() in HALF and side in ("", "LEFT"):
+        return kind.lower()
     if kind not in ("", "INNER", "OUTER") or side not in _JOINS:
-        raise Fault(f"{side} {kind} JOIN is not accepted".strip(), join, "known: INNER, LEFT, RIGHT, FULL, LEFT ANTI")
+        raise Fault(f"{side} {kind} JOIN is not accepted".strip(), join, "known: INNER, LEFT, RIGHT, FULL, "
+                    "LEFT SEMI, LEFT ANTI")  # fmt: skip
     return _JOINS[side]
 
 
 def _shared(join: exp.Expr, left: Relation, right: Relation, how: str) -> tuple[tuple[Key, Key], ...]:
     """The columns of both sides that USING names."""
     names = join.args.get("using") or ()
-    if names and how not in ("inner", "left"):
+    if names and how not in ("inner", "left", *HALF):
         raise Fault(f"{how.upper()} JOIN ... USING is not accepted", join,
                     "write ON a.key = b.key, and coalesce(a.key, b.key) where both are wanted")  # fmt: skip
     found: list[tuple[Key, Key]] = []
@@ -330,22 +328,26 @@ def _equal(shared: Sequence[tuple[Key, Key]], scope: Scope) -> exp.Expr | None:
     return all_of(equal)
 
 
-def _is_anti(join: exp.Expr) -> bool:
-    return (join.args.get("kind") or "").upper() == "ANTI"
-
-
-def _unmatched(pairs: JoinRelation, at: exp.Expr, joins: int) -> Projection:
-    """The rows of a left join that found no other: those whose other side has not even a time."""
+def _one_side(pairs: JoinRelation, at: exp.Expr, joins: int) -> Projection:
+    """The rows of the left side that a semi or an anti join gives."""
     aliases = _aliases(pairs.left)
     if joins > 1 or len(aliases) > 1:
-        raise Fault("LEFT ANTI JOIN is between two tables", at, "put the other joins into a subquery")
-    alone = exp.Is(this=leaf(_aliases(pairs.right)[0], HIDDEN_TIME), expression=exp.Null())
+        raise Fault(f"LEFT {pairs.how.upper()} JOIN is between two tables", at, "put the other joins into a subquery")
     items = {name: (leaf(alias, name), type_) for (alias, name), type_ in pairs.left.columns.items()}
-    return Projection(pairs, aliases[0], items, alone)
+    return Projection(pairs, aliases[0], items)
 
 
 def _renamed(base: StreamRelation, table: str, alias: str) -> Projection:
     return Projection(base, alias, {name: (leaf(table, name), type_) for (_, name), type_ in base.columns.items()})
+
+
+def united(results: Sequence[ResultsRelation], alias: str) -> Relation:
+    """The rows of all results, which have the same columns, under an alias."""
+    named = [
+        Projection(each, alias, {key[1]: (leaf(*key), type_) for key, type_ in each.columns.items()})
+        for each in results
+    ]
+    return named[0] if len(named) == 1 else UnionRelation(tuple(named))
 
 
 def _as_projection(relation: Relation) -> Projection:

@@ -26,7 +26,9 @@ def _table(rows: Mapping[str, str]) -> dict[type[exp.Expr], frozenset[str]]:
 ACCEPTED: dict[type[exp.Expr], frozenset[str]] = _table({
     "Select": "expressions from_ joins where group having order limit offset distinct with_",
     "From Where Having": "this",
-    "Group": "expressions all",
+    "Group": "expressions all rollup cube grouping_sets",
+    "Rollup Cube": "",
+    "GroupingSets": "expressions",
     "Order": "expressions",
     "Ordered": "this desc nulls_first",
     "Limit": "expression limit_options",
@@ -110,10 +112,7 @@ _SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
     ("*", "connect"): ("CONNECT BY is not accepted", "join the stream with itself"),
     ("Select", "kind"): ("SELECT AS STRUCT and the like are not accepted", "use struct(a, b)"),
     ("Select", "exclude"): ("EXCLUDE after the SELECT list is not accepted", "name the columns"),
-    ("Group", "rollup"): ("ROLLUP groups at several levels at once", "write one query per level"),
-    ("Group", "cube"): ("CUBE groups at several levels at once", "write one query per level"),
-    ("Group", "grouping_sets"): ("GROUPING SETS groups at several levels at once", "write one query per level"),
-    ("Group", "totals"): ("WITH TOTALS groups at several levels at once", "write one query per level"),
+    ("Group", "totals"): ("WITH TOTALS is not accepted", "write GROUP BY window(ts, '1 minute'), ROLLUP (a, b)"),
     ("Order", "this"): ("ORDER BY inside a call is not accepted", "order the results of the outermost SELECT"),
     ("Order", "siblings"): ("ORDER SIBLINGS BY is not accepted", "write ORDER BY"),
     ("Ordered", "with_fill"): ("WITH FILL makes rows up", "fill gaps where the results are read"),
@@ -154,9 +153,6 @@ _KINDS: dict[str, tuple[str, str]] = {
     "Values": ("VALUES is not a stream", "FROM takes declared streams"),
     "Lateral": ("LATERAL is not supported", "FROM takes declared streams and subqueries over them"),
     "Unnest": ("LATERAL is not supported", "FROM takes declared streams and subqueries over them"),
-    "GroupingSets": ("GROUPING SETS groups at several levels at once", "write one query per level"),
-    "Cube": ("CUBE groups at several levels at once", "write one query per level"),
-    "Rollup": ("ROLLUP groups at several levels at once", "write one query per level"),
 }
 # Types sqlglot writes for Spark under another name would change what the user wrote.
 _TYPES = words("""

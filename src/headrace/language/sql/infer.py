@@ -312,6 +312,8 @@ def _call(node: exp.Expr, env: Env) -> DataType:
         raise denied
     if name == "window":
         raise Fault("window(...) belongs in GROUP BY", node, "write GROUP BY window(ts, '10 minutes')")
+    if name in ("grouping", "grouping_id"):
+        raise Fault(f"{name} goes with ROLLUP, CUBE and GROUPING SETS", node, "write GROUP BY ROLLUP (a, b)")
     function = FUNCTIONS.get(name)
     if function is None:
         raise Fault(f"unknown function '{node.name}'", node, _nearest_function(name))

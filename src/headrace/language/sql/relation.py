@@ -20,6 +20,7 @@ from headrace.language.sql.report import Fault
 from headrace.language.sql.separable import separable
 from headrace.language.sql.spark_text import Key, all_of, conjuncts, key_of, leaf, leaves, substitute
 from headrace.model import (
+    HALF,
     Comparison,
     DataType,
     Join,
@@ -127,8 +128,8 @@ class JoinRelation:
 class ResultsRelation:
     """The results of a subquery that aggregates, as rows of a stream; `times` are columns that tell the rows' time.
 
-    Of the answers of aligned windows `edges` are the columns that tell their window; others have none. The stream is
-    named by the subquery's content: two that say the same are one.
+    Of the answers of aligned windows `edges` are the columns, and fields of these, that tell their window; others have
+    none. The stream is named by the subquery's content: two that say the same are one.
     """
 
     results: Results
@@ -197,7 +198,7 @@ def is_window(relation: Relation, node: exp.Expr) -> bool:
         return is_window(relation.base, relation.unfold(bare))
     assert isinstance(relation, ResultsRelation)
     if isinstance(bare, exp.Dot) and isinstance(bare.this, exp.Column):
-        return bare.this.name in relation.times and bare.expression.name in ("start", "end")
+        return f"{bare.this.name}.{bare.expression.name}" in relation.edges
     return isinstance(bare, exp.Column) and bare.name in {HIDDEN_TIME, *relation.edges}
 
 
@@ -259,9 +260,11 @@ def _scan(stream: Stream, takes: Sequence[Take], where: exp.Expr | None) -> Scan
 def _join(relation: JoinRelation, takes: Sequence[Take], where: exp.Expr | None) -> Join:
     on, after = conjuncts(relation.on), conjuncts(where)
     pushed: tuple[list[exp.Expr], list[exp.Expr]] = ([], [])
-    if relation.how == "inner":
-        # Conditions on one side hold before the join as well as after it, and keep rows out of its windows.
-        on, after = _push(on, relation, pushed), _push(after, relation, pushed)
+    # Conditions on one side hold before the join as well as after it, and keep rows out of its windows.
+    if relation.how in ("inner", "semi"):
+        on = _push(on, relation, pushed)
+    if relation.how in ("inner", *HALF):
+        after = _push(after, relation, pushed)
     condition = all_of(on) or exp.Boolean(this=True)
     rest = all_of(after)
     used = leaves(*(take.node for take in takes), condition, rest)

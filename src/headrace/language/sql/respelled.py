@@ -74,6 +74,8 @@ def _respelled(node: exp.Expr) -> exp.Expr:
         call: exp.Expr = node.this
         call.append("expressions", exp.Boolean(this=isinstance(node, exp.IgnoreNulls)))
         return call
+    if isinstance(node, exp.Grouping):
+        return exp.Anonymous(this="grouping", expressions=node.expressions)
     if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.expressions:
         width = len(node.this.expressions)
         for row in node.expressions:

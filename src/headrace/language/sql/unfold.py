@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from sqlglot import Token, TokenType, exp
 
+from headrace.language.sql.levels import has_levels
 from headrace.language.sql.reading import read_query, text_tokens
 from headrace.language.sql.report import Fault, Report
 from headrace.model import Query, SlidingWindow, Step, Stream, WindowAggregate
@@ -93,10 +94,10 @@ def _definition(query: Query) -> str:
     while tokens[-1].token_type is TokenType.SEMICOLON:
         tokens = tokens[:-1]
     text = query.sql[: tokens[-1].end + 1]
-    if not isinstance(query.root, WindowAggregate):
+    tree = read_query(Report(query.sql, query.name)).tree.unnest()
+    if not isinstance(query.root, WindowAggregate) and not (isinstance(tree, exp.Select) and has_levels(tree)):
         return text
     ends = _select_list_end(tokens)
-    tree = read_query(Report(query.sql, query.name)).tree.unnest()
     added = len(query.finish.outputs) - len(tree.expressions)
     edges = "".join(f", {output.name}" for output in query.finish.outputs[:added] if output.name in _EDGES)
     return f"{text[:ends]}{edges} {text[ends:]}"

@@ -8,19 +8,22 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headrace.language.sql.aggregates import is_aggregate
-from headrace.language.sql.brackets import read_span, time_window
+from headrace.language.sql.clauses import refuse_clauses
 from headrace.language.sql.columns import Columns, refuse_void
 from headrace.language.sql.emit import emit
 from headrace.language.sql.from_clause import Source, bind_condition, time_of
 from headrace.language.sql.infer import infer
+from headrace.language.sql.levels import GroupedLevel, Level, levels_of, null_of
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names, keeps_ties, read_limit
-from headrace.language.sql.over import OverBinder, Overs
+from headrace.language.sql.over import OverBinder, Overs, has_over
 from headrace.language.sql.relation import has_pairs, is_time, lower
-from headrace.language.sql.report import Fault, Report, offset_of
+from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import SelectItem, bind_items, select_items
 from headrace.language.sql.spark_text import key_of, leaf, rebuilt, spark_text
+from headrace.language.sql.window_calls import hopping, is_window_call, window_call, without_calls
 from headrace.model import (
+    CumulativeWindow,
     DataType,
     Finish,
     HoppingWindow,
@@ -32,7 +35,7 @@ from headrace.model import (
     WindowAggregate,
 )
 
-__all__ = ["WINDOW_SQL", "bind_windowed", "window_call"]
+__all__ = ["WINDOW_SQL", "bind_levels", "bind_windowed"]
 
 TIMESTAMP = DataType(Kind.TIMESTAMP)
 START, END = leaf("", "window_start"), leaf("", "window_end")
@@ -47,65 +50,54 @@ _STRUCT = exp.Anonymous(
 WINDOW_SQL = emit(_STRUCT, {key_of(edge): TIMESTAMP for edge in (START, END)})
 
 
-def window_call(select: exp.Select) -> exp.Anonymous | None:
-    """The window(...) that GROUP BY groups by, directly, by alias or by position."""
-    group = select.args.get("group")
-    for node in group.expressions if group is not None else ():
-        found = _is_window(_pointed_at(node, select))
-        if found is not None:
-            return found
-    if group is not None and group.args.get("all"):
-        return next((found for item in select.expressions if (found := _is_window(item.unalias())) is not None), None)
-    return None
-
-
-def _is_window(node: exp.Expr) -> exp.Anonymous | None:
-    return node if isinstance(node, exp.Anonymous) and node.name.lower() == "window" else None
-
-
-def _pointed_at(node: exp.Expr, select: exp.Select) -> exp.Expr:
-    """What a GROUP BY position or alias of a window stands for; anything else stands for itself."""
-    items = select.expressions
-    if (
-        isinstance(node, exp.Literal)
-        and not node.is_string
-        and node.this.isdecimal()
-        and 1 <= int(node.this[:6]) <= len(items)
-    ):
-        target: exp.Expr = items[int(node.this[:6]) - 1].unalias()
-        return target
-    if isinstance(node, exp.Column) and not node.table:
-        for item in items:
-            if isinstance(item, exp.Alias) and item.alias.lower() == node.name.lower() and _is_window(item.this):
-                return item.unalias()
-    return node
-
-
 def bind_windowed(select: exp.Select, source: Source, report: Report) -> tuple[WindowAggregate, Finish]:
     """Operator and finish of an aggregate over a window of time; notes problems, raises Fault."""
     return _Windowed(select, source, report).bind()
 
 
+def bind_levels(select: exp.Select, source: Source, report: Report) -> list[tuple[WindowAggregate, Finish, bool]]:
+    """Operator and finish of each level of a SELECT that is grouped at several, and whether another is finer.
+
+    Notes problems, raises Fault.
+    """
+    if isinstance(source.window, SlidingWindow):
+        raise Fault("ROLLUP, CUBE and GROUPING SETS are answered level by level, and when [WINDOW ..] answers "
+                    "depends on the schedule", select.args["group"],
+                    "write GROUP BY window(ts, '10 minutes', '2 minutes'), ROLLUP (a, b)")  # fmt: skip
+    if has_over(select):
+        raise Fault("OVER is about the rows of one level of GROUP BY", select.args["group"],
+                    "rank the results of one level")  # fmt: skip
+    refuse_clauses(
+        select,
+        ("order", "limit", "offset", "distinct"),
+        "ROLLUP, CUBE and GROUPING SETS are answered level by level",
+        "order and limit the results where they are read",
+    )
+    levels = levels_of(select, lambda node: is_window_call(node, select), source.window is not None)
+    return [(*_Windowed(level.select, source, report, level).bind(), level.coarse) for level in levels]
+
+
 class _Windowed:
-    def __init__(self, select: exp.Select, source: Source, report: Report) -> None:
-        self.report = report
+    def __init__(self, select: exp.Select, source: Source, report: Report, level: Level | None = None) -> None:
+        self.report, self.level, self.grouped = report, level, GroupedLevel()
         self.source = source
         call = window_call(select)
         self.window: SlidingWindow | HoppingWindow
         if call is None:
-            assert isinstance(source.window, SlidingWindow)
+            assert isinstance(source.window, SlidingWindow | CumulativeWindow)
             self.window = source.window
-            specials: dict[str, exp.Expr] = dict(_EDGES)
         else:
             if source.window is not None:
                 raise Fault("two windows: one in brackets, one in GROUP BY", call, "keep one of them")
-            self.window = _hopping(call)
-            specials = {**_EDGES, "window": _STRUCT, "window.start": START, "window.end": END}
+            self.window = hopping(call)
+        specials: dict[str, exp.Expr] = dict(_EDGES)
+        if isinstance(self.window, HoppingWindow):
+            specials |= {"window": _STRUCT, "window.start": START, "window.end": END}
         # A column called `window`, of a subquery's windows, is not the window that its rows are grouped by.
         taken = any(column.lower() == "window" for _, column in source.relation.columns)
         name = "window" if not taken else _CALLED
         specials |= {dotted.replace("window", name, 1): node for dotted, node in specials.items()} if taken else {}
-        self.overs = Overs(_without_calls(select, call, name))
+        self.overs = Overs(without_calls(select, call, name))
         self.select = self.overs.select
         self.scope = Scope(source.relation.columns, {**specials, **self.overs.specials})
         self.columns = Columns(self.scope, time_of(source.relation))
@@ -160,7 +152,7 @@ class _Windowed:
             lambda node: bind_names(node, scope),
             lambda node: self._rewrite(node).unnest(),
             self.columns.types,
-            lambda node: node in (_STRUCT, START, END),
+            lambda node: node in (_STRUCT, END) or (node == START and not isinstance(self.window, CumulativeWindow)),
             END.name,
             named=isinstance(self.window, HoppingWindow),
         )
@@ -193,7 +185,20 @@ class _Windowed:
         for node in group.expressions:
             with self.report.catching():
                 self._add_key(self._key(node, items, bound, scope))
+        if self.level is not None:
+            self.grouped = self._grouped(self.level, lambda node: self._key(node, items, bound, scope).unnest())
         return distinct
+
+    def _grouped(self, level: Level, bind: Callable[[exp.Expr], exp.Expr]) -> GroupedLevel:
+        """What the columns mean that this level is not grouped by."""
+        absent: dict[str, exp.Expr] = {}
+        for node in level.absent:
+            with self.report.catching():
+                bare = bind(node)
+                self._check_key(bare)
+                absent[spark_text(bare)] = null_of(infer(bare, self.scope.columns), node)
+        order = tuple(None if node is None else spark_text(bind(node)) for node in level.order)
+        return GroupedLevel({text: null for text, null in absent.items() if text not in self.keys}, order)
 
     def _key(self, node: exp.Expr, items: list[SelectItem], bound: list[exp.Expr | None], scope: Scope) -> exp.Expr:
         if isinstance(node, exp.Literal) and not node.is_string:
@@ -207,30 +212,37 @@ class _Windowed:
             found = bound[place - 1]
             return found.copy() if found is not None else exp.Null()
         if isinstance(node, exp.Tuple):
-            raise Fault("GROUP BY takes plain expressions", node, "write one query per level of grouping")
+            raise Fault("GROUP BY takes plain expressions", node, "leave the parentheses out, or write GROUPING SETS")
         return bind_names(node, scope)
 
     def _add_key(self, node: exp.Expr) -> None:
         bare = node.unnest()
+        self._check_key(bare)
+        if bare == _STRUCT or (isinstance(bare, exp.Column) and bare.name in _EDGES and not bare.table):
+            return
+        self.keys[spark_text(bare)] = self.columns.column(bare).name
+        self.key_kinds.add(type(bare))
+
+    def _check_key(self, bare: exp.Expr) -> None:
         if any(is_aggregate(part) for part in bare.walk()):
-            raise Fault("an aggregate cannot be a group key", node, "group by columns, and filter with HAVING")
+            raise Fault("an aggregate cannot be a group key", bare, "group by columns, and filter with HAVING")
         if self.overs.within(bare):
-            raise Fault("OVER cannot be a group key", node, "group by it in a SELECT around this one")
+            raise Fault("OVER cannot be a group key", bare, "group by it in a SELECT around this one")
         if bare == _STRUCT or (isinstance(bare, exp.Column) and bare.name in _EDGES and not bare.table):
             return
         type_ = infer(bare, {**self.scope.columns, **self.columns.types})
         if type_.is_nested or type_.kind is Kind.INTERVAL:
             raise Fault(
-                f"a group key must be a plain value, not {type_}", node, "use a field, an element or to_json(...)"
+                f"a group key must be a plain value, not {type_}", bare, "use a field, an element or to_json(...)"
             )
-        self.keys[spark_text(bare)] = self.columns.column(bare).name
-        self.key_kinds.add(type(bare))
 
     def _rewrite(self, node: exp.Expr) -> exp.Expr:
         """A bound expression over keys, aggregates and window edges; raises Fault for a column that is neither."""
         key = self.keys.get(spark_text(node)) if type(node) in self.key_kinds else None
         if key is not None:
             return leaf("", key)
+        if (constant := self.grouped.value(node)) is not None:
+            return constant
         if is_aggregate(node):
             if self.overs.within(node):
                 raise Fault("OVER comes after the aggregates", node, "aggregate its values in a SELECT around this one")
@@ -268,7 +280,7 @@ class _Windowed:
         having: str | None = None
         if self.select.args.get("having") is not None:
             with self.report.catching():
-                having = self._having(replace(scope, grouped=self.keys.keys()))
+                having = self._having(replace(scope, grouped={*self.keys, *self.grouped.absent}))
         order = self._order(scope, outputs)
         limit: int | None = None
         offset = 0
@@ -327,60 +339,6 @@ class _Windowed:
         if type_.kind in (Kind.MAP, Kind.INTERVAL):
             raise Fault(f"cannot order by {type_}", node)
         return text
-
-
-def _without_calls(select: exp.Select, call: exp.Anonymous | None, called: str) -> exp.Select:
-    """The SELECT with every copy of its window(...) call replaced by the name it is `called` by."""
-    if call is None:
-        return select
-    text = spark_text(call).lower()
-
-    def replace(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Anonymous) and node.name.lower() == "window" and spark_text(node).lower() == text:
-            name = exp.column(called)
-            name.meta.update(node.meta)
-            own = called != "window" and isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
-            return exp.alias_(name, "window") if own else name
-        if isinstance(node, exp.Dot) and isinstance(node.this, exp.Anonymous) and spark_text(node.this).lower() == text:
-            return exp.column(node.expression.name, table=called)
-        return node
-
-    copy = select.transform(replace)
-    assert isinstance(copy, exp.Select)
-    return copy
-
-
-def _hopping(call: exp.Anonymous) -> HoppingWindow:
-    arguments = call.expressions
-    at = offset_of(call) or 0
-    if not 2 <= len(arguments) <= 4:
-        raise Fault(
-            f"window takes 2 to 4 arguments, not {len(arguments)}", call, "write window(ts, '10 minutes', '2 minutes')"
-        )
-    spans: list[int] = []
-    for argument, what in zip(
-        arguments[1:], ("the window's size", "the window's slide", "the window's start"), strict=False
-    ):
-        literal = (
-            argument.this if isinstance(argument, exp.Interval) and argument.args.get("unit") is None else argument
-        )
-        text = literal.this if isinstance(literal, exp.Literal) and literal.is_string else None
-        if (
-            isinstance(argument, exp.Interval)
-            and argument.args.get("unit") is not None
-            and isinstance(argument.this, exp.Literal)
-        ):
-            text = f"{argument.this.this} {argument.args['unit'].sql('spark')}"
-        if text is None:
-            raise Fault(
-                f"{what} must be a text such as '10 minutes'", argument, "write window(ts, '10 minutes', '2 minutes')"
-            )
-        spans.append(read_span(text, what, at))
-    size = spans[0]
-    slide = spans[1] if len(spans) > 1 else size
-    window = time_window(size, slide, at, spans[2] % slide if len(spans) > 2 and slide else 0)
-    assert isinstance(window, HoppingWindow)
-    return window
 
 
 def _refuse_other_edge(name: str, text: str, node: exp.Expr) -> None:

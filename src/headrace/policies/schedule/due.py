@@ -36,8 +36,8 @@ def newest_end(window: TimeWindow, now_us: int) -> int:
 
 
 def last_end_with_rows(window: TimeWindow, last_row_us: int) -> int:
-    """The greatest window end whose window `[end - size, end)` holds a row at `last_row_us`."""
-    return _next_end(window, last_row_us + window.size_us) - window.slide_us
+    """The greatest window end whose window holds a row at `last_row_us`."""
+    return _next_end(window, window.left_us(last_row_us)) - window.slide_us
 
 
 def _next_end(window: TimeWindow, after_us: int) -> int:
