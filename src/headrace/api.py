@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import model
 from headrace.errors import Problem, SpecError
-from headrace.language import absolute, bind_query, load_pipeline, parse_schema, parse_type
+from headrace.language import (
+    Given,
+    absolute,
+    bind_query,
+    load_pipeline,
+    parse_schema,
+    parse_type,
+    stream_expected,
+    with_expectations,
+)
 from headrace.model import (
     DEFAULT_AHEAD_US,
     DEFAULT_IDLE_US,
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.engine.watch.hooks import Hooks
 
 __all__ = [
+    "Expect",
     "Pipeline",
     "SinkChoice",
     "Step",
@@ -36,6 +46,7 @@ __all__ = [
     "console",
     "csv",
     "delta",
+    "expect",
     "jdbc",
     "json",
     "kafka",
@@ -135,6 +146,25 @@ def step(
         raise SpecError(str(exc)) from exc
 
 
+@dataclass(frozen=True)
+class Expect:
+    """Something that is expected, and what follows in an epoch in which it is not so."""
+
+    text: str
+    otherwise: str = "warn"
+
+
+def expect(text: str, otherwise: str = "warn") -> Expect:
+    """`late < 5 %` of a stream, `rows > 0` or a condition over each result of a query; otherwise warn, fail or stop."""
+    return Expect(text, otherwise)
+
+
+def _given(expected: Iterable[Expect | str]) -> tuple[Given, ...]:
+    """Expectations as a caller gives them; a text alone warns."""
+    made = (Expect(each) if isinstance(each, str) else each for each in expected)
+    return tuple((each.text.strip(), each.otherwise) for each in made)
+
+
 class Pipeline:
     """Streams and queries being put together; `start` runs them."""
 
@@ -165,8 +195,9 @@ class Pipeline:
         lateness: str = "0 seconds",
         ahead: str | None = None,
         idle: str | None = None,
+        expect: Iterable[Expect | str] = (),
     ) -> Pipeline:
-        """Adds a streaming DataFrame under a name queries can use."""
+        """Adds a streaming DataFrame under a name queries can use; `expect` is what its rows should be like."""
         if not name.isidentifier():
             raise SpecError(f"'{name}' cannot name a stream; use letters, digits and _")
         if any(known.name.lower() == name.lower() for known in self._model.streams):
@@ -182,6 +213,7 @@ class Pipeline:
                 parse_duration(lateness),
                 DEFAULT_AHEAD_US if ahead is None else parse_duration(ahead),
                 DEFAULT_IDLE_US if idle is None else parse_duration(idle),
+                expect=stream_expected(_given(expect)),
             )
         except ValueError as exc:
             raise SpecError(str(exc)) from exc
@@ -200,6 +232,7 @@ class Pipeline:
         lifetime: str | None = None,
         step: Step | None = None,
         shedding: str | dict[str, Any] | None = None,
+        expect: Iterable[Expect | str] = (),
     ) -> Pipeline:
         """Adds a query; SpecError if it does not fit the streams added before it. Default sink: memory.
 
@@ -207,6 +240,7 @@ class Pipeline:
         step, made by `hr.step`, a function with state of its own gets the rows of FROM s [PARTITION BY k]. With
         `shedding="never"` it loses no row where the pipeline sheds; with `shedding={"scale": True}` sums and counts are
         scaled to all rows, with their errors, and with `{"protect": "k"}` rare values of k are kept before others.
+        `expect` is what its results should be like in every epoch: texts, or what `hr.expect` makes.
         """
         if any(known.name.lower() == name.lower() for known in self._model.queries):
             raise SpecError(Problem(f"there is a query '{name}' already"))
@@ -224,6 +258,7 @@ class Pipeline:
             shedding=_shedding(name, shedding),
             queries={query.name: query for query in self._model.queries},
         )
+        bound = with_expectations(bound, _given(expect))
         self._model = replace(self._model, queries=(*self._model.queries, bound))
         if chosen.function is not None:
             self._functions[name] = chosen.function

@@ -19,7 +19,7 @@ from headrace.engine.state.workload import forgettable
 from headrace.engine.watch.metrics import waiting_rows
 from headrace.engine.watch.status import describe
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, SpecError
-from headrace.language import bind_query
+from headrace.language import bind_query, with_expectations
 from headrace.model import Intake, Query, SinkSpec, StepFunction
 
 if TYPE_CHECKING:
@@ -47,6 +47,16 @@ class ChosenStep(Protocol):
 
     @property
     def function(self) -> Callable[..., Any]: ...
+
+
+class ChosenExpectation(Protocol):
+    """Something that is expected of results, as the Python API makes it."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def otherwise(self) -> str: ...
 
 
 class Run:
@@ -164,6 +174,7 @@ class Run:
         weight: float = 1.0,
         lifetime: str | None = None,
         step: ChosenStep | None = None,
+        expect: Sequence[ChosenExpectation | str] = (),
     ) -> None:
         """Adds a query from the next epoch on; SpecError, and no change, if it cannot run. Default sink: memory."""
         streams = {stream.name: stream for stream in self._parts.pipeline.streams}
@@ -179,6 +190,8 @@ class Run:
             step=None if step is None else step.spec,
             queries={query.name: query for query in self._parts.pipeline.queries if query.name != name},
         )
+        given = ((each, "warn") if isinstance(each, str) else (each.text, each.otherwise) for each in expect)
+        query = with_expectations(query, given)
         function = None if sink is None else sink.function
         over = forgettable(self._parts.epochs.manifest.queries, self._added)
         self.change(

@@ -1,6 +1,7 @@
 """SQL and pipeline files to model, without Spark."""
 
 from headrace.language.ddl import parse_schema, parse_type
+from headrace.language.expectations import Given, given_of, stream_expected, with_expectations
 from headrace.language.pipeline.cases_file import load_cases
 from headrace.language.pipeline.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
 from headrace.language.pipeline.intake import intake_unit, is_set
@@ -34,10 +35,12 @@ __all__ = [
     "SYNTHETIC_OPTIONS",
     "SYNTHETIC_SCHEMA",
     "SYNTHETIC_TIME",
+    "Given",
     "NetworkFile",
     "absolute",
     "bind_query",
     "clashes",
+    "given_of",
     "include_patterns",
     "intake_unit",
     "is_name",
@@ -54,4 +57,6 @@ __all__ = [
     "nearest",
     "parse_schema",
     "parse_type",
+    "stream_expected",
+    "with_expectations",
 ]

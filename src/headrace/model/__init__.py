@@ -17,6 +17,18 @@ from headrace.model.decision import (
 )
 from headrace.model.estimate import Estimate
 from headrace.model.execution import AnswersState, Due, Spent
+from headrace.model.expectation import (
+    ALL_ROWS,
+    OTHERWISE,
+    RESULTS,
+    STREAM_COUNTS,
+    Counts,
+    CountTest,
+    Expectation,
+    Expected,
+    Otherwise,
+    ResultTest,
+)
 from headrace.model.failure import LONGEST_CAUSE, Failure, Fault, shown
 from headrace.model.graph import NODE_KINDS, Edge, Graph, Node, Traffic
 from headrace.model.joining import JoinDecision, JoinMeasures, JoinSample, JoinState, JoinWay, SideSample
@@ -75,6 +87,7 @@ from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, Slidin
 
 __all__ = [
     "AGGREGATES",
+    "ALL_ROWS",
     "BUCKET_OFFSET",
     "DECODINGS",
     "DEFAULT_AHEAD_US",
@@ -93,13 +106,16 @@ __all__ = [
     "NARROW_DIGITS",
     "NODE_KINDS",
     "ONCE",
+    "OTHERWISE",
     "PAIR",
     "PLACE",
+    "RESULTS",
     "ROWS",
     "SCALING",
     "SCHEDULE",
     "SHEDDING",
     "SPELLINGS",
+    "STREAM_COUNTS",
     "WITHOUT_PAIRS",
     "WITHOUT_RESULTS",
     "Admission",
@@ -111,6 +127,8 @@ __all__ = [
     "Collected",
     "Column",
     "Comparison",
+    "CountTest",
+    "Counts",
     "DataType",
     "Decoding",
     "Due",
@@ -119,6 +137,8 @@ __all__ = [
     "Entry",
     "EpochDecision",
     "Estimate",
+    "Expectation",
+    "Expected",
     "Failure",
     "Fault",
     "Feed",
@@ -157,6 +177,7 @@ __all__ = [
     "Observed",
     "Operator",
     "OrderKey",
+    "Otherwise",
     "Output",
     "Pipeline",
     "PlacementSettings",
@@ -168,6 +189,7 @@ __all__ = [
     "Rate",
     "Remembered",
     "Residence",
+    "ResultTest",
     "Results",
     "Rounds",
     "Row",

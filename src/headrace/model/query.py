@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.model.expectation import Expectation, ResultTest
 from headrace.model.shedding import QueryShedding
 from headrace.model.types import Column, DataType
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow
@@ -276,6 +277,7 @@ class Query:
     weight: float = 1.0
     lifetime_us: int | None = None
     shedding: QueryShedding = field(default_factory=QueryShedding)
+    expect: tuple[Expectation, ...] = ()
 
     def __post_init__(self) -> None:
         if self.lifetime_us is not None and self.lifetime_us <= 0:
@@ -295,6 +297,11 @@ class Query:
                 f"query '{self.name}': shedding: protect names a column of GROUP BY among the results of an aggregate "
                 f"over one stream, not '{self.shedding.protect}'"
             )
+
+    @property
+    def tests_results(self) -> bool:
+        """Whether each result is tested by an expression."""
+        return any(isinstance(each.test, ResultTest) for each in self.expect)
 
     @property
     def protected_key(self) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from headrace.engine.sinks.sink import Sink, had_before
@@ -19,7 +19,7 @@ from headrace.model import SinkSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["MARKER", "STAGING", "FileSink", "claim", "owner_of"]
+__all__ = ["MARKER", "STAGING", "FileSink", "claim", "owner_of", "renewed"]
 
 # Readers of folders pass over names that begin so.
 STAGING = "_staging"
@@ -75,11 +75,16 @@ class FileSink(Sink):
 def nullable(results: DataFrame) -> DataFrame:
     """The same rows under a schema that lets every column be NULL: what Spark can prove of an expression may differ
     from one plan to the next, and the files of a query have one schema."""
+    return renewed(results, results._jdf.queryExecution())
+
+
+def renewed(results: DataFrame, plan: Any) -> DataFrame:
+    """The same rows by this very plan of theirs, whoever reads them, every column nullable."""
     from pyspark.sql import DataFrame
 
     session = results.sparkSession
-    rows, schema = results._jdf.queryExecution().toRdd(), results._jdf.schema().asNullable()
-    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, schema, False), session)
+    schema = results._jdf.schema().asNullable()
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(plan.toRdd(), schema, False), session)
 
 
 def epochs_in(storage: Storage) -> list[int]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from headrace.errors import Problem, SpecError
 from headrace.language.ddl import parse_schema
+from headrace.language.expectations import Given, with_expectations
+from headrace.language.pipeline.expect_section import read_expect
 from headrace.language.pipeline.files import read_text
 from headrace.language.pipeline.formats import PATHLESS_SINKS, SINKS, spelled
 from headrace.language.pipeline.options import read_options
@@ -39,6 +41,7 @@ _KEYS = {
     "weight": "its share when load must be shed",
     "shedding": "never, or how what is left of its rows is told",
     "lifetime": "how much event time it runs for",
+    "expect": "what its results should be like in every epoch",
     "function": "module:name of a function with state of its own",
     "state": "columns of that state",
     "results": "columns of that function's results",
@@ -73,6 +76,8 @@ class _Written:
     lifetime: str | None = None
     step: StepFunction | None = None
     shedding: QueryShedding = field(default_factory=QueryShedding)
+    expect: tuple[Given, ...] = ()
+    expect_line: int | None = None
 
 
 def read_queries(
@@ -123,11 +128,12 @@ def _bound(found: Mapping[str, _Written], streams: Mapping[str, Stream], documen
             wrong.add(name)
             return
         try:
-            bound[name] = bind_query(
+            query = bind_query(
                 name, written.sql, streams, sink=written.sink, priority=written.priority, weight=written.weight,
                 lifetime=written.lifetime, step=written.step, shedding=written.shedding, file=written.file,
                 line=written.line, queries=bound,
             )  # fmt: skip
+            bound[name] = with_expectations(query, written.expect, written.file, written.expect_line)
         except SpecError as exc:
             wrong.add(name)
             document.problems.extend(exc.problems)
@@ -159,15 +165,16 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
         weight = entries["weight"].number(LEAST_WEIGHT, MOST_WEIGHT) if "weight" in entries else 1.0
         lifetime = _read_lifetime(entries.get("lifetime"))
         known = len(value.document.problems)
-        shedding = _read_shedding(entries.get("shedding"))
+        shedding, expect = _read_shedding(entries.get("shedding")), read_expect(entries.get("expect"))
         step = _read_step(entries, name)
         # A query whose function could not be read would be taken for one without.
         if sql is not None and len(value.document.problems) == known:
             # The text of a block scalar starts on the line after its | or >.
             line = entries["sql"].line + entries["sql"].block
             yield _Written(
-                name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step, shedding
-            )
+                name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step, shedding,
+                expect, entries["expect"].line if "expect" in entries else None,
+            )  # fmt: skip
 
 
 def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
