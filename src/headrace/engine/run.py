@@ -16,6 +16,7 @@ from headrace.engine.sources.read import United, unite
 from headrace.engine.sources.rejected import RejectedRows
 from headrace.engine.state.checkpoint import Manifest
 from headrace.engine.state.workload import forgettable
+from headrace.engine.watch.frames import as_html, decisions_frame, queries_frame, streams_frame
 from headrace.engine.watch.metrics import waiting_rows
 from headrace.engine.watch.status import describe
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, SpecError
@@ -23,6 +24,7 @@ from headrace.language import bind_query, with_expectations
 from headrace.model import Intake, Query, SinkSpec, StepFunction
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -79,6 +81,29 @@ class Run:
             "rejected": RejectedRows(parts.checkpoint.storage).account(),
             "active": self.is_active,
         }
+
+    def queries(self) -> pd.DataFrame:
+        """A row per query: its state, what it has answered, how far behind it is."""
+        return queries_frame(self.status)
+
+    def streams(self) -> pd.DataFrame:
+        """A row per stream: where its rows went, and its time."""
+        return streams_frame(self.status)
+
+    def decisions(self) -> pd.DataFrame:
+        """A row per thing that was decided for the newest epochs, with its reason."""
+        point = self._parts.checkpoint
+        found = (point.decision(epoch) for epoch in point.decisions())
+        return decisions_frame(each for each in found if each is not None)
+
+    def __repr__(self) -> str:
+        state = "runs" if self.is_active else "has ended"
+        return f"<Run of '{self._parts.pipeline.name}': {state}, epoch {self.progress.epoch}>"
+
+    def _repr_html_(self) -> str:
+        state = "runs" if self.is_active else "has ended"
+        title = f"{self._parts.pipeline.name} {state}, epoch {self.progress.epoch}"
+        return as_html(title, self.streams(), self.queries())
 
     @property
     def failed(self) -> dict[str, str]:
@@ -157,9 +182,11 @@ class Run:
         self._stop_query()
         self._parts.epochs.flush("flush was asked for")
 
-    def table(self, query: str) -> pa.Table | None:
-        """The results that a memory sink keeps: all of a query's, or the newest."""
-        sink = self._parts.sinks[query]
+    def table(self, query: str) -> pa.Table:
+        """The results that a memory sink keeps: all of a query's, or the newest; without rows if there are none yet."""
+        sink = self._parts.sinks.get(query)
+        if sink is None:
+            raise SpecError(f"there is no query '{query}'; known: {', '.join(self._parts.sinks) or 'none'}")
         if not isinstance(sink, MemorySink):
             raise SpecError(f"query '{query}' has no memory sink to read from")
         return sink.table()
