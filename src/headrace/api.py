@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,40 +66,56 @@ class SinkChoice:
     function: Callable[[Any, int], Any] | None = None
 
 
-def sink(format: str, path: str | None = None, **options: object) -> SinkChoice:
-    """Any batch format Spark can write, by name."""
+def sink(
+    format: str,
+    path: str | None = None,
+    *,
+    partition_by: Sequence[str] = (),
+    key: Sequence[str] = (),
+    latest: str = "window_end",
+    **options: object,
+) -> SinkChoice:
+    """Any batch format Spark can write, by name.
+
+    `partition_by` are columns by whose values files lie in folders. With a `key` a table (Delta, JDBC) keeps one result
+    of each: that with the greatest value in the column `latest`.
+    """
     plain = tuple(
         (key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in options.items()
     )
-    return SinkChoice(SinkSpec(format, None if path is None else _absolute(path), plain))
+    place = None if path is None else _absolute(path)
+    return SinkChoice(SinkSpec(format, place, plain, tuple(partition_by), tuple(key), latest if key else None))
 
 
-def parquet(path: str, **options: object) -> SinkChoice:
-    """Parquet files in a folder, one or more per epoch."""
+def parquet(path: str, **options: Any) -> SinkChoice:
+    """Parquet files in a folder, one or more per epoch; `partition_by=["day"]`: in folders by value."""
     return sink("parquet", path, **options)
 
 
-def json(path: str, **options: object) -> SinkChoice:
+def json(path: str, **options: Any) -> SinkChoice:
     """JSON lines in a folder."""
     return sink("json", path, **options)
 
 
-def csv(path: str, **options: object) -> SinkChoice:
+def csv(path: str, **options: Any) -> SinkChoice:
     """CSV files in a folder."""
     return sink("csv", path, **options)
 
 
-def delta(path: str, **options: object) -> SinkChoice:
-    """A Delta table; an epoch is one transaction, once."""
+def delta(path: str, **options: Any) -> SinkChoice:
+    """A Delta table; an epoch is one transaction, once. `key=["host"]`: the latest result of each key alone."""
     return sink("delta", path, **options)
 
 
-def jdbc(url: str, table: str, **options: object) -> SinkChoice:
-    """A table of a database; an epoch is one transaction, once. `password="${env:NAME}"` is read from there."""
+def jdbc(url: str, table: str, **options: Any) -> SinkChoice:
+    """A table of a database; an epoch is one transaction, once. `password="${env:NAME}"` is read from there.
+
+    `key=["host"]`: the latest result of each key alone.
+    """
     return sink("jdbc", None, url=url, dbtable=table, **options)
 
 
-def kafka(servers: str, topic: str, **options: object) -> SinkChoice:
+def kafka(servers: str, topic: str, **options: Any) -> SinkChoice:
     """JSON messages keyed by group, each at least once."""
     return sink("kafka", None, **{"kafka.bootstrap.servers": servers, "topic": topic, **options})
 
@@ -265,6 +282,18 @@ class Pipeline:
         if step is not None:
             self._steps[name] = step.function
         return self
+
+    def __repr__(self) -> str:
+        streams, queries = self._model.streams, self._model.queries
+        return f"<Pipeline '{self._model.name}': {len(streams)} streams, {len(queries)} queries>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("stream", each.name, ", ".join(f"{c.name} {c.type}" for c in each.columns)) for each in self._model.streams
+        ]
+        rows += [("query", each.name, each.sql) for each in self._model.queries]
+        cells = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
+        return f"<b>{escape(self._model.name)}</b><table>{cells}</table>"
 
     def start(
         self,

@@ -216,7 +216,7 @@ class Epoch:
 
     def _observe(self, progress: Progress) -> None:
         self._hooks.on_epoch(self.standing.manifest)
-        for note in progress.verdict.notes:
+        for note in (*progress.verdict.notes, *progress.ran_ahead()):
             self._hooks.on_note(note)
         if progress.verdict.stop is not None:
             raise EngineError(progress.verdict.stop)

@@ -14,7 +14,7 @@ from headrace.engine.state.checkpoint import NodeState, QueryState
 from headrace.kernels.absorb import Absorbed
 from headrace.model import Entry, EpochDecision, Shed, streams_of
 from headrace.planning import Workload
-from headrace.policies import StreamClock
+from headrace.policies import StreamClock, ran_ahead
 from headrace.policies.expectations import Verdict, judge_epoch
 
 __all__ = ["Progress"]
@@ -90,6 +90,14 @@ class Progress:
         verdict = judge_epoch(self.decision.epoch, expected, counts, self.standing.manifest.expected)
         self.verdict += verdict
         self.disappointing = {plans[owner].name: cause for owner, cause in verdict.failed.items()}
+
+    def ran_ahead(self) -> list[str]:
+        """What a flush means for rows to come, of streams whose watermarks it has moved far beyond their rows."""
+        if self.decision.flush is None:
+            return []
+        before = self.standing.clocks
+        told = (ran_ahead(before[stream.name], self.clocks[stream.name], stream) for stream in self.standing.streams)
+        return [text for text in told if text is not None]
 
     def outcomes(self) -> dict[str, QueryState]:
         """Where each query stands after the epoch."""

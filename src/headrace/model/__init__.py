@@ -30,6 +30,17 @@ from headrace.model.expectation import (
     ResultTest,
 )
 from headrace.model.failure import LONGEST_CAUSE, Failure, Fault, shown
+from headrace.model.folder_mark import (
+    ANOTHER,
+    ANOTHER_HINT,
+    MARKER,
+    OTHER_FOLDERS,
+    OTHERS,
+    OTHERS_HINT,
+    FolderMark,
+    Shape,
+    why_another,
+)
 from headrace.model.graph import NODE_KINDS, Edge, Graph, Node, Traffic
 from headrace.model.joining import JoinDecision, JoinMeasures, JoinSample, JoinState, JoinWay, SideSample
 from headrace.model.keyed import (
@@ -64,12 +75,10 @@ from headrace.model.query import (
     NamedExpression,
     Operator,
     OrderKey,
-    Output,
     Query,
     Results,
     RowsAggregate,
     Scan,
-    SinkSpec,
     Step,
     StepFunction,
     Union,
@@ -79,6 +88,7 @@ from headrace.model.query import (
 )
 from headrace.model.remembered import Remembered
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
+from headrace.model.sink import Output, SinkSpec
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
 from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms
@@ -88,6 +98,8 @@ from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, Slidin
 __all__ = [
     "AGGREGATES",
     "ALL_ROWS",
+    "ANOTHER",
+    "ANOTHER_HINT",
     "BUCKET_OFFSET",
     "DECODINGS",
     "DEFAULT_AHEAD_US",
@@ -100,13 +112,17 @@ __all__ = [
     "LEAST_S",
     "LEAST_WEIGHT",
     "LONGEST_CAUSE",
+    "MARKER",
     "MESSAGE_COLUMNS",
     "MOST_PRIORITY",
     "MOST_WEIGHT",
     "NARROW_DIGITS",
     "NODE_KINDS",
     "ONCE",
+    "OTHERS",
+    "OTHERS_HINT",
     "OTHERWISE",
+    "OTHER_FOLDERS",
     "PAIR",
     "PLACE",
     "RESULTS",
@@ -144,6 +160,7 @@ __all__ = [
     "Feed",
     "Finish",
     "Flush",
+    "FolderMark",
     "Graph",
     "GroupSchedule",
     "HoppingWindow",
@@ -198,6 +215,7 @@ __all__ = [
     "Scan",
     "ScheduleDecision",
     "SettingTerms",
+    "Shape",
     "Shed",
     "SheddingDecision",
     "SideSample",
@@ -229,4 +247,5 @@ __all__ = [
     "streams_of",
     "sum_of",
     "threshold",
+    "why_another",
 ]

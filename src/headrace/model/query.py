@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.model.expectation import Expectation, ResultTest
+from headrace.model.layout import why_no_layout
 from headrace.model.shedding import QueryShedding
+from headrace.model.sink import Output, SinkSpec
 from headrace.model.types import Column, DataType
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow
 
@@ -203,15 +205,6 @@ Operator = Scan | Union | Join | WindowAggregate | RowsAggregate | Step
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """A result column: Spark SQL over the root operator's columns, and over window_start and window_end."""
-
-    name: str
-    sql: str
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
 class OrderKey:
     """One ORDER BY term over the output columns."""
 
@@ -253,15 +246,6 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSpec:
-    """Where results go: any Spark batch format, or one of our own (console, memory, python)."""
-
-    format: str = "parquet"
-    path: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Query:
     """A continuous query, bound to its streams; with a lifetime it ends after so much event time.
 
@@ -288,6 +272,8 @@ class Query:
             )
         if abs(self.priority) > MOST_PRIORITY:
             raise ValueError(f"query '{self.name}': priority must be within {MOST_PRIORITY} of 0, not {self.priority}")
+        if (why := why_no_layout(self.sink, self.finish.outputs)) is not None:
+            raise ValueError(f"query '{self.name}': {why}")
         if self.shedding.scale and (why := self.why_never_shed) is not None:
             raise ValueError(f"query '{self.name}': shedding: scale has nothing to scale; {why}")
         if self.shedding.scale and self.shed_by_key:

@@ -43,6 +43,9 @@ class SinkTerms:
     path: str | None = None
     options: Pairs = ()
     withheld: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    latest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

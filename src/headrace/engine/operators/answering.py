@@ -101,7 +101,7 @@ def hand_over(sink: FileSink, files: list[str], name: str, of: tuple[int, bool],
 
 def writes_parquet(query: Query, sink: Sink, io: StateIo) -> bool:
     """Whether tasks can write a query's results themselves; a query whose results are tested is finished by Spark."""
-    if query.tests_results or not isinstance(sink, FileSink):
+    if query.tests_results or not isinstance(sink, FileSink) or sink.partition_by or sink.key:
         return False
     return sink.format == "parquet" and not sink.options and io.delivers_to(sink.storage)
 

@@ -50,7 +50,10 @@ def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: Da
         united = unite(streams, empty, everything)
         rows = united.by_stream(united.rows)
     root = _judged(query.root, query, rows)
-    judged = replace(query, root=root, finish=_finish(root, query.finish, query, rows))
+    try:
+        judged = replace(query, root=root, finish=_finish(root, query.finish, query, rows))
+    except ValueError as error:  # a type that only Spark knew is none that the sink's layout can have
+        raise SpecError(Problem(str(error), query=query.name)) from error
     _expected(judged, rows)
     return judged
 

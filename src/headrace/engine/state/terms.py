@@ -118,13 +118,16 @@ def query_of(name: str, terms: QueryTerms, streams: Mapping[str, Stream], sink: 
 def sink_terms(sink: SinkSpec) -> SinkTerms:
     """What the checkpoint keeps of a sink.
 
-    >>> sink_terms(SinkSpec("jdbc", None, (("user", "ann"), ("password", "x1"))))
-    SinkTerms(format='jdbc', path=None, options=(('user', 'ann'),), withheld=('password',))
+    >>> terms = sink_terms(SinkSpec("jdbc", None, (("user", "ann"), ("password", "x1"))))
+    >>> terms.options, terms.withheld
+    ((('user', 'ann'),), ('password',))
     """
     secret = tuple(key for key, text in sink.options if holds_secret(key, text))
     hidden = sink.path is not None and holds_secret("path", sink.path)
     shown = tuple((key, text) for key, text in sink.options if key not in secret)
-    return SinkTerms(sink.format, None if hidden else sink.path, shown, (*(("path",) if hidden else ()), *secret))
+    withheld = (*(("path",) if hidden else ()), *secret)
+    path = None if hidden else sink.path
+    return SinkTerms(sink.format, path, shown, withheld, sink.partition_by, sink.key, sink.latest)
 
 
 def setting_terms(engine: EngineSettings, tuning: Mapping[str, str]) -> SettingTerms:

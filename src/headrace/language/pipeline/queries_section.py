@@ -52,6 +52,10 @@ _SINK_KEYS = {
     "format": "a Spark batch format, console or memory",
     "path": "where it writes",
     "options": "the sink's options",
+    "partition_by": "columns by whose values files lie in folders",
+    "mode": "append, or upsert: one result of each key",
+    "key": "columns of that key",
+    "latest": "the column that says which of a key's results is the latest",
 }
 _SHEDDING_KEYS = {
     "scale": "whether sums and counts are scaled to all rows",
@@ -249,7 +253,30 @@ def _read_sink(value: Value | None, name: str, base: Path, output: str) -> SinkS
     kind = spelled(word, SINKS)
     if path is None and kind not in PATHLESS_SINKS:
         path = default.path
-    return SinkSpec(kind, path, options)
+    upserts = _upserts(entries, value)
+    key = _names(entries.get("key")) if upserts else ()
+    latest = entries["latest"].word() if "latest" in entries else "window_end" if upserts else None
+    return SinkSpec(kind, path, options, _names(entries.get("partition_by")), key, latest)
+
+
+def _upserts(entries: Mapping[str, Value], value: Value) -> bool:
+    """Whether a sink keeps one result of each key; noted if the file says so by halves."""
+    mode = entries["mode"].word() if "mode" in entries else "append"
+    if mode not in ("append", "upsert", None):
+        entries["mode"].wrong("append or upsert")
+    elif mode == "upsert" and "key" not in entries:
+        value.document.add(f"{value.path} has mode: upsert, and no key", value.line, "write key: [host]")
+    elif mode == "append" and (given := [key for key in ("key", "latest") if key in entries]):
+        entries[given[0]].document.add(
+            f"{value.path} has {given[0]}, and appends all results", entries[given[0]].line, "write mode: upsert"
+        )
+    return mode == "upsert"
+
+
+def _names(value: Value | None) -> tuple[str, ...]:
+    """One name, or a list of names."""
+    items = [] if value is None else value.items() if isinstance(value.content, list) else [value]
+    return tuple(word for item in items if (word := item.word()) is not None)
 
 
 def leaves_directory(pattern: str) -> bool:
