@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from headrace.api import Pipeline, call, console, csv, delta, jdbc, json, kafka, memory, parquet, sink, step
+    from headrace.api import Pipeline, call, console, csv, delta, expect, jdbc, json, kafka, memory, parquet, sink, step
     from headrace.errors import (
         CorruptStateError,
         EngineError,
@@ -33,6 +33,7 @@ __all__ = [
     "console",
     "csv",
     "delta",
+    "expect",
     "jdbc",
     "json",
     "kafka",

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import model
 from headrace.errors import Problem, SpecError
-from headrace.language import absolute, bind_query, load_pipeline, parse_schema, parse_type
+from headrace.language import (
+    Given,
+    absolute,
+    bind_query,
+    load_pipeline,
+    parse_schema,
+    parse_type,
+    stream_expected,
+    with_expectations,
+)
 from headrace.model import (
     DEFAULT_AHEAD_US,
     DEFAULT_IDLE_US,
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.engine.watch.hooks import Hooks
 
 __all__ = [
+    "Expect",
     "Pipeline",
     "SinkChoice",
     "Step",
@@ -36,6 +47,7 @@ __all__ = [
     "console",
     "csv",
     "delta",
+    "expect",
     "jdbc",
     "json",
     "kafka",
@@ -54,40 +66,56 @@ class SinkChoice:
     function: Callable[[Any, int], Any] | None = None
 
 
-def sink(format: str, path: str | None = None, **options: object) -> SinkChoice:
-    """Any batch format Spark can write, by name."""
+def sink(
+    format: str,
+    path: str | None = None,
+    *,
+    partition_by: Sequence[str] = (),
+    key: Sequence[str] = (),
+    latest: str = "window_end",
+    **options: object,
+) -> SinkChoice:
+    """Any batch format Spark can write, by name.
+
+    `partition_by` are columns by whose values files lie in folders. With a `key` a table (Delta, JDBC) keeps one result
+    of each: that with the greatest value in the column `latest`.
+    """
     plain = tuple(
         (key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in options.items()
     )
-    return SinkChoice(SinkSpec(format, None if path is None else _absolute(path), plain))
+    place = None if path is None else _absolute(path)
+    return SinkChoice(SinkSpec(format, place, plain, tuple(partition_by), tuple(key), latest if key else None))
 
 
-def parquet(path: str, **options: object) -> SinkChoice:
-    """Parquet files in a folder, one or more per epoch."""
+def parquet(path: str, **options: Any) -> SinkChoice:
+    """Parquet files in a folder, one or more per epoch; `partition_by=["day"]`: in folders by value."""
     return sink("parquet", path, **options)
 
 
-def json(path: str, **options: object) -> SinkChoice:
+def json(path: str, **options: Any) -> SinkChoice:
     """JSON lines in a folder."""
     return sink("json", path, **options)
 
 
-def csv(path: str, **options: object) -> SinkChoice:
+def csv(path: str, **options: Any) -> SinkChoice:
     """CSV files in a folder."""
     return sink("csv", path, **options)
 
 
-def delta(path: str, **options: object) -> SinkChoice:
-    """A Delta table; an epoch is one transaction, once."""
+def delta(path: str, **options: Any) -> SinkChoice:
+    """A Delta table; an epoch is one transaction, once. `key=["host"]`: the latest result of each key alone."""
     return sink("delta", path, **options)
 
 
-def jdbc(url: str, table: str, **options: object) -> SinkChoice:
-    """A table of a database; an epoch is one transaction, once. `password="${env:NAME}"` is read from there."""
+def jdbc(url: str, table: str, **options: Any) -> SinkChoice:
+    """A table of a database; an epoch is one transaction, once. `password="${env:NAME}"` is read from there.
+
+    `key=["host"]`: the latest result of each key alone.
+    """
     return sink("jdbc", None, url=url, dbtable=table, **options)
 
 
-def kafka(servers: str, topic: str, **options: object) -> SinkChoice:
+def kafka(servers: str, topic: str, **options: Any) -> SinkChoice:
     """JSON messages keyed by group, each at least once."""
     return sink("kafka", None, **{"kafka.bootstrap.servers": servers, "topic": topic, **options})
 
@@ -135,6 +163,25 @@ def step(
         raise SpecError(str(exc)) from exc
 
 
+@dataclass(frozen=True)
+class Expect:
+    """Something that is expected, and what follows in an epoch in which it is not so."""
+
+    text: str
+    otherwise: str = "warn"
+
+
+def expect(text: str, otherwise: str = "warn") -> Expect:
+    """`late < 5 %` of a stream, `rows > 0` or a condition over each result of a query; otherwise warn, fail or stop."""
+    return Expect(text, otherwise)
+
+
+def _given(expected: Iterable[Expect | str]) -> tuple[Given, ...]:
+    """Expectations as a caller gives them; a text alone warns."""
+    made = (Expect(each) if isinstance(each, str) else each for each in expected)
+    return tuple((each.text.strip(), each.otherwise) for each in made)
+
+
 class Pipeline:
     """Streams and queries being put together; `start` runs them."""
 
@@ -165,8 +212,9 @@ class Pipeline:
         lateness: str = "0 seconds",
         ahead: str | None = None,
         idle: str | None = None,
+        expect: Iterable[Expect | str] = (),
     ) -> Pipeline:
-        """Adds a streaming DataFrame under a name queries can use."""
+        """Adds a streaming DataFrame under a name queries can use; `expect` is what its rows should be like."""
         if not name.isidentifier():
             raise SpecError(f"'{name}' cannot name a stream; use letters, digits and _")
         if any(known.name.lower() == name.lower() for known in self._model.streams):
@@ -182,6 +230,7 @@ class Pipeline:
                 parse_duration(lateness),
                 DEFAULT_AHEAD_US if ahead is None else parse_duration(ahead),
                 DEFAULT_IDLE_US if idle is None else parse_duration(idle),
+                expect=stream_expected(_given(expect)),
             )
         except ValueError as exc:
             raise SpecError(str(exc)) from exc
@@ -200,6 +249,7 @@ class Pipeline:
         lifetime: str | None = None,
         step: Step | None = None,
         shedding: str | dict[str, Any] | None = None,
+        expect: Iterable[Expect | str] = (),
     ) -> Pipeline:
         """Adds a query; SpecError if it does not fit the streams added before it. Default sink: memory.
 
@@ -207,6 +257,7 @@ class Pipeline:
         step, made by `hr.step`, a function with state of its own gets the rows of FROM s [PARTITION BY k]. With
         `shedding="never"` it loses no row where the pipeline sheds; with `shedding={"scale": True}` sums and counts are
         scaled to all rows, with their errors, and with `{"protect": "k"}` rare values of k are kept before others.
+        `expect` is what its results should be like in every epoch: texts, or what `hr.expect` makes.
         """
         if any(known.name.lower() == name.lower() for known in self._model.queries):
             raise SpecError(Problem(f"there is a query '{name}' already"))
@@ -224,12 +275,25 @@ class Pipeline:
             shedding=_shedding(name, shedding),
             queries={query.name: query for query in self._model.queries},
         )
+        bound = with_expectations(bound, _given(expect))
         self._model = replace(self._model, queries=(*self._model.queries, bound))
         if chosen.function is not None:
             self._functions[name] = chosen.function
         if step is not None:
             self._steps[name] = step.function
         return self
+
+    def __repr__(self) -> str:
+        streams, queries = self._model.streams, self._model.queries
+        return f"<Pipeline '{self._model.name}': {len(streams)} streams, {len(queries)} queries>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("stream", each.name, ", ".join(f"{c.name} {c.type}" for c in each.columns)) for each in self._model.streams
+        ]
+        rows += [("query", each.name, each.sql) for each in self._model.queries]
+        cells = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
+        return f"<b>{escape(self._model.name)}</b><table>{cells}</table>"
 
     def start(
         self,

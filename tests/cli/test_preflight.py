@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.app import _run
+from headrace.model import MARKER, FolderMark
 
 PIPELINE = """\
 streams:
@@ -158,3 +159,60 @@ def test_what_cannot_be_told_or_will_be_made_is_no_problem(
     spec.write_text(PIPELINE.replace(old, new))
     assert _run(["check", str(spec)], False) == 0
     assert capsys.readouterr() == ("ok\n", "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        pytest.param("path: in}", "path: in, options: {{maxFilePerTrigger: 2}}}}",
+                     "3: stream 'r' has the option 'maxFilePerTrigger', which 'parquet' does not know; did you mean "
+                     "'maxFilesPerTrigger'?", id="an option of a source"),
+        pytest.param("path: out}", "path: out, options: {{compresion: zstd}}}}",
+                     "9: the sink of query 'q' has the option 'compresion'", id="an option of a sink"),
+        pytest.param("spark.ui.enabled: false", "spark.sql.shufle.partitions: 8",
+                     "10: Spark has no setting spark.sql.shufle.partitions", id="a setting of Spark"),
+        pytest.param("[WINDOW 1 min]", "[WINDOW 1 min SLIDE 2 s]",
+                     "query 'q' answers every 2 s of event time: 43,200 times a day", id="a window that slides often"),
+    ],
+)  # fmt: skip
+def test_what_is_probably_a_mistake_is_noted(
+    old: str, new: str, told: str, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert old in PIPELINE
+    spec.write_text(PIPELINE.replace(old, new.format()))
+    assert _run(["check", str(spec)], False) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "ok\n"
+    assert told in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("mark", "state", "told"),
+    [
+        pytest.param(FolderMark("c1", (("n", "BIGINT"),)), "c2", "holds results of another checkpoint (c1)",
+                     id="of another checkpoint"),
+        pytest.param(FolderMark("c1", (("n", "BIGINT"),)), None, "holds results of another checkpoint (c1)",
+                     id="of a checkpoint that is gone"),
+        pytest.param(FolderMark("c1", (("window_start", "TIMESTAMP"), ("window_end", "TIMESTAMP"), ("m", "BIGINT"))),
+                     "c1", "has results with other columns: n is new, and m is gone; readers would find both kinds",
+                     id="with other columns"),
+        pytest.param(FolderMark("c1", (("window_start", "TIMESTAMP"), ("window_end", "TIMESTAMP"), ("n", "INT"))),
+                     "c1", "has results with other columns: n is BIGINT, and was INT", id="with another type"),
+        pytest.param(FolderMark("c1"), "c1", None, id="of an older Headrace, which did not say"),
+        pytest.param(FolderMark("c1", (("window_start", "TIMESTAMP"), ("window_end", "TIMESTAMP"), ("n", "BIGINT"))),
+                     "c1", None, id="of this checkpoint and query"),
+    ],
+)  # fmt: skip
+def test_results_that_are_there_are_looked_at_before_spark_starts(
+    mark: FolderMark, state: str | None, told: str | None, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (spec.parent / "out").mkdir()
+    (spec.parent / "out" / "epoch-000000000-000.parquet").touch()
+    (spec.parent / "out" / MARKER).write_text(mark.to_json())
+    if state is not None:
+        (spec.parent / "state").mkdir()
+        (spec.parent / "state" / "headrace.json").write_text(json.dumps({"id": state}))
+    assert _run(["check", str(spec)], False) == (0 if told is None else 2)
+    captured = capsys.readouterr()
+    assert (captured.err == "") if told is None else (told in captured.err)

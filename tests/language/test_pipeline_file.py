@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,34 @@ def test_a_whole_file(good: Path) -> None:
     assert pipeline.sites == (Site("paris", ("packets", "clicks")), Site("lyon", ("remote",)), Site("hub", (), True))
     assert pipeline.placement == PlacementSettings("edge+", 120_000)
     assert pipeline.network == Network(("paris", "lyon", "hub"), ((0, 19.5, 12), (19.5, 0, 7.5), (12, 7.5, 0)))
+
+
+@pytest.mark.parametrize(
+    ("sink", "made", "said"),
+    [
+        pytest.param("{path: o, partition_by: [src, n]}", SinkSpec("parquet", "o", (), ("src", "n")), "", id="folders"),
+        pytest.param("{path: o, partition_by: src}", SinkSpec("parquet", "o", (), ("src",)), "", id="one folder"),
+        pytest.param("{format: delta, path: o, mode: upsert, key: src}",
+                     SinkSpec("delta", "o", key=("src",), latest="window_end"), "", id="the latest window of each key"),
+        pytest.param("{format: delta, path: o, mode: append}", SinkSpec("delta", "o"), "", id="all results"),
+        pytest.param("{format: delta, path: o, mode: upsert}", None, "has mode: upsert, and no key", id="no key"),
+        pytest.param("{format: delta, path: o, key: src}", None, "has key, and appends all results", id="no mode"),
+        pytest.param("{format: delta, path: o, mode: merge}", None, "mode should be append or upsert", id="a mode"),
+        pytest.param("{path: o, partition_by: [srv]}", None, "partition_by names 'srv', which is no result", id="none"),
+    ],
+)  # fmt: skip
+def test_how_results_lie(sink: str, made: SinkSpec | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.yml"
+    path.write_text(
+        "streams: {s: {source: {format: parquet, path: in}, schema: 'ts TIMESTAMP, src STRING', time: ts}}\n"
+        f'queries: {{q: {{sql: "SELECT src, COUNT(*) AS n FROM s [WINDOW 1 min] GROUP BY src", sink: {sink}}}}}\n'
+    )
+    if made is None:
+        with pytest.raises(SpecError) as caught:
+            load_pipeline(path)
+        assert said in str(caught.value)
+    else:
+        assert load_pipeline(path).queries[0].sink == replace(made, path=f"{tmp_path}/o")
 
 
 def test_what_a_file_includes(good: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.model import Column, DataType, Idle, Kind, Stream
-from headrace.policies import StreamClock, advance_clock, find_idle, follow_others, watermark_of
+from headrace.policies import StreamClock, advance_clock, find_idle, follow_others, ran_ahead, watermark_of
 
 SECOND = 1_000_000
 
@@ -201,3 +201,25 @@ def test_idle_decisions_move_watermarks_and_nothing_else():
 )
 def test_watermark_of_a_query(marks: dict[str, int | None], streams: list[str], mark: int | None):
     assert watermark_of({name: StreamClock(watermark_us=m) for name, m in marks.items()}, streams) == mark
+
+
+MINUTE = 60 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("before", "mark", "lateness", "told"),
+    [
+        pytest.param(100, 100 + 10 * MINUTE, 5, "10 min beyond its last row", id="by a window of ten minutes"),
+        pytest.param(100, 100 + MINUTE, 5, None, id="by a minute"),
+        pytest.param(100, 100 + 10 * MINUTE, 10 * MINUTE, None, id="by no more than rows may be late"),
+        pytest.param(100 + 10 * MINUTE, 100 + 10 * MINUTE, 5, None, id="by the flush before this one"),
+        pytest.param(None, None, 5, None, id="not at all: there was no row"),
+    ],
+)
+def test_a_flush_that_runs_ahead_of_the_rows_is_told(
+    before: int | None, mark: int | None, lateness: int, told: str | None
+) -> None:
+    after = StreamClock(0, None if mark is None else 100, mark)
+    found = ran_ahead(StreamClock(0, 100, before), after, stream(lateness_us=lateness))
+    assert (found is None) == (told is None)
+    assert told is None or told in str(found)

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import Problem
-from headrace.language import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES, local_path, nearest
-from headrace.model import Pipeline
+from headrace.language import (
+    FILE_SINKS,
+    FILE_SOURCES,
+    PATHLESS_SINKS,
+    SINKS,
+    SOURCES,
+    local_path,
+    near_miss,
+    near_setting,
+    nearest,
+)
+from headrace.model import (
+    ANOTHER,
+    ANOTHER_HINT,
+    MARKER,
+    OTHERS,
+    OTHERS_HINT,
+    FolderMark,
+    Kind,
+    Pipeline,
+    Query,
+    why_another,
+)
 from headrace.policies.required import REQUIRED
 
 __all__ = ["Finding", "look_around"]
@@ -39,12 +61,16 @@ def look_around(pipeline: Pipeline, conf: Mapping[str, str]) -> Iterator[Finding
         if key in REQUIRED and value.lower() != REQUIRED[key].lower():
             hint = f"leave it out; Headrace sets it to {REQUIRED[key]}"
             yield Finding(Problem(f"answers depend on {key}, which cannot be {value}", hint=hint), ("engine", "conf"))
+        elif (near := near_setting(key)) is not None:
+            text = f"Spark has no setting {key} and would pass over it in silence; did you mean {near}?"
+            yield Finding(Problem(text), ("engine", "conf"), note=True)
     for stream in pipeline.streams:
         source, keys = stream.source, ("streams", stream.name, "source")
         if source is None:
             continue
         what = f"stream '{stream.name}' is read as '{source.format}'"
         yield from _format(what, source.format, SOURCES, brought, (*keys, "format"), None)
+        yield from _options(f"stream '{stream.name}'", source.format, source.options, (*keys, "options"), reads=True)
         why = None if source.path is None or source.format not in FILE_SOURCES else _no_input(source.path)
         if why is not None:
             yield Finding(Problem(f"stream '{stream.name}' reads {source.path}, {why}"), (*keys, "path"))
@@ -52,9 +78,14 @@ def look_around(pipeline: Pipeline, conf: Mapping[str, str]) -> Iterator[Finding
         sink, keys = query.sink, ("queries", query.name, "sink")
         what = f"results are written as '{sink.format}'"
         yield from _format(what, sink.format, SINKS, brought, (*keys, "format"), query.name)
+        yield from _options(f"the sink of query '{query.name}'", sink.format, sink.options, (*keys, "options"))
         why = None if sink.path is None or sink.format in PATHLESS_SINKS else _not_writable(sink.path)
         if why is not None:
             yield Finding(Problem(f"results go to {sink.path}, {why}", query=query.name), (*keys, "path"))
+        elif pipeline.network is None and sink.format in FILE_SINKS and sink.path is not None:
+            found = _other_results(sink.path, pipeline.engine.checkpoint, query)
+            if found is not None:
+                yield Finding(found, ("queries", query.name))
     checkpoint = pipeline.engine.checkpoint
     why = None if checkpoint is None else _not_writable(checkpoint)
     if why is not None:
@@ -63,6 +94,39 @@ def look_around(pipeline: Pipeline, conf: Mapping[str, str]) -> Iterator[Finding
         place = local_path(jar)
         if place is not None and not place.is_file():
             yield Finding(Problem(f"there is no jar {jar}", hint="check the path"), ("engine", "jars"))
+
+
+def _other_results(path: str, checkpoint: str | None, query: Query) -> Problem | None:
+    """What a folder holds that a query's results do not go with: those of another checkpoint, or other columns."""
+    place, state = local_path(path), None if checkpoint is None else local_path(checkpoint)
+    if place is None or state is None:
+        return None
+    try:
+        mark = FolderMark.from_json((place / MARKER).read_bytes())
+        known = state / "headrace.json"
+        owner = json.loads(known.read_bytes())["id"] if known.exists() else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # without a mark the folder is nobody's; what cannot be read is said when the run starts
+    if mark.checkpoint != owner:
+        whose = f"another checkpoint ({mark.checkpoint[:12]})"
+        return Problem(f"{path} {OTHERS.format(whose)}", query=query.name, hint=OTHERS_HINT)
+    if mark.columns is None or not any(place.glob("**/epoch-*")):
+        return None
+    now = tuple((output.name, str(output.type)) for output in query.finish.outputs)
+    # Functions whose types only Spark knows are judged when the run starts.
+    why = why_another(mark.columns, now, [text for _, text in now if Kind.UNKNOWN.value in text])
+    return None if why is None else Problem(ANOTHER.format(path, why), query=query.name, hint=ANOTHER_HINT)
+
+
+def _options(
+    whose: str, format_: str, options: Iterable[tuple[str, str]], keys: tuple[str, ...], reads: bool = False
+) -> Iterator[Finding]:
+    """Options that are nearly, and not quite, what the format knows."""
+    for key, _ in options:
+        near = near_miss(key, format_, reads)
+        if near is not None:
+            text = f"{whose} has the option '{key}', which '{format_}' does not know; did you mean '{near}'?"
+            yield Finding(Problem(text), (*keys, key), note=True)
 
 
 def _format(

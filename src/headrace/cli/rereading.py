@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.errors import SpecError
-from headrace.language import bind_query, include_patterns, load_pipeline
+from headrace.language import bind_query, given_of, include_patterns, load_pipeline
 from headrace.model import Pipeline, Query, Step, StepFunction
 
 __all__ = ["Edit", "FileLook", "Rereading", "Settled", "compare"]
@@ -72,7 +72,8 @@ def compare(running: Pipeline, edited: Pipeline) -> Edit:
 
 def _facts(query: Query) -> dict[str, object]:
     return {"SQL": query.sql, "sink": query.sink, "priority": query.priority, "weight": query.weight,
-            "lifetime": query.lifetime_us, "function": _function(query)}  # fmt: skip
+            "lifetime": query.lifetime_us, "function": _function(query),
+            "expectation": given_of(query.expect)}  # fmt: skip
 
 
 def _function(query: Query) -> StepFunction | None:

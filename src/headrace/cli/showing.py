@@ -190,6 +190,22 @@ def link_lines(status: dict[str, Any]) -> list[str]:
     ]
 
 
+def expected_lines(status: dict[str, Any]) -> list[str]:
+    """What is expected and was not so, and what was there instead.
+
+    >>> one = {"owner": "query q", "text": "rows > 0", "judged": 9, "unmet": 2, "since": 7, "found": "there are 0"}
+    >>> expected_lines({"expected": [one]})
+    ['query q is not as expected since epoch 7: rows > 0 (in 2 of 9 epochs; the last time there are 0)']
+    """
+    lines = []
+    for each in status.get("expected", ()):
+        if each["unmet"]:
+            now = "was not as expected" if each["since"] is None else f"is not as expected since epoch {each['since']}"
+            epochs = f"in {each['unmet']:,} of {each['judged']:,} epochs; the last time {each['found']}"
+            lines.append(f"{each['owner']} {now}: {each['text']} ({epochs})")
+    return lines
+
+
 def live_view(status: dict[str, Any], *, with_epoch: bool = True) -> Group:
     """Streams, queries and the last epoch."""
     if status["epoch"] < 0:
@@ -241,7 +257,13 @@ def show_status(status: dict[str, Any]) -> None:
     console.print(live_view(status))
     if status["synopses"]:
         console.print(_synopses(status))
-    for line in (*link_lines(status), *join_lines(status), *keyed_lines(status), *shedding_lines(status)):
+    for line in (
+        *expected_lines(status),
+        *link_lines(status),
+        *join_lines(status),
+        *keyed_lines(status),
+        *shedding_lines(status),
+    ):
         console.print(line, markup=False, highlight=False)
     last = next((d for d in reversed(status["decisions"]) if decided(d, "schedule")), None)
     for line in schedule_lines(last) if last else ():

@@ -20,10 +20,10 @@ __all__ = ["answers_over"]
 def answers_over(
     pipeline: Pipeline, spark: SparkSession, frames: Mapping[str, DataFrame], checkpoint: str
 ) -> dict[str, tuple[pa.Table | None, str | None]]:
-    """By query all its answers over the rows of the frames, or why it failed; no row is shed."""
-    queries = tuple(replace(query, sink=SinkSpec("memory")) for query in pipeline.queries)
+    """By query all its answers over the rows of the frames, or why it failed; no row is shed, nothing is expected."""
+    queries = tuple(replace(query, sink=SinkSpec("memory"), expect=()) for query in pipeline.queries)
     # The streams' rows are brought as they are.
-    streams = tuple(replace(stream, source=None) for stream in pipeline.streams)
+    streams = tuple(replace(stream, source=None, expect=()) for stream in pipeline.streams)
     engine = replace(pipeline.engine, metrics=None, shedding="off")
     trial = replace(pipeline, streams=streams, queries=queries, engine=engine, sites=(), network=None)
     quiet = Hooks(on_note=lambda _: None)

@@ -28,6 +28,7 @@ from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.retention import EVER, retain
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.watch.hooks import Hooks
+from headrace.errors import EngineError
 from headrace.kernels.absorb import Absorbed, Bounds
 from headrace.model import EpochDecision, Flush, Intake, Observed, Stream
 from headrace.planning import ends_below, latest
@@ -70,7 +71,7 @@ class Epoch:
         self._advance(progress)
         self._answer(progress)
         self._commit(progress)
-        self._observe()
+        self._observe(progress)
 
     # 1 admit -------------------------------------------------------------------------------------------------------
 
@@ -130,11 +131,13 @@ class Epoch:
 
     def _answer(self, progress: Progress) -> None:
         with self._step(progress, "answer"):
+            progress.judge_rows()
             for nodes in progress.standing.workload.rounds:
                 for operator in self._operators:
                     made = operator.answer(self._moment(progress, nodes))
                     progress.take(made)
                     self._end_if_flushed(progress, made.clocks)
+            progress.judge_results()
             self._probe("after-sinks")
 
     def _moment(self, progress: Progress, nodes: Iterable[str]) -> Moment:
@@ -187,6 +190,7 @@ class Epoch:
             chunks=retained.chunks,
             nodes=nodes,
             edges=progress.edges(workload),
+            expected=progress.verdict.expected,
             observed=Observed(
                 decision.wall_us,
                 round(progress.elapsed_s, 4),
@@ -210,8 +214,12 @@ class Epoch:
 
     # 6 observe -----------------------------------------------------------------------------------------------------
 
-    def _observe(self) -> None:
+    def _observe(self, progress: Progress) -> None:
         self._hooks.on_epoch(self.standing.manifest)
+        for note in (*progress.verdict.notes, *progress.ran_ahead()):
+            self._hooks.on_note(note)
+        if progress.verdict.stop is not None:
+            raise EngineError(progress.verdict.stop)
 
     # -----------------------------------------------------------------------------------------------------------------
 

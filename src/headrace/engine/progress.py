@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from headrace.engine.expecting import QUERY, STREAM, results_counted, rows_counted
 from headrace.engine.operators.port import Answered, Made
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState, QueryState
 from headrace.kernels.absorb import Absorbed
-from headrace.model import Entry, EpochDecision, Shed
+from headrace.model import Entry, EpochDecision, Shed, streams_of
 from headrace.planning import Workload
-from headrace.policies import StreamClock
+from headrace.policies import StreamClock, ran_ahead
+from headrace.policies.expectations import Verdict, judge_epoch
 
 __all__ = ["Progress"]
 
@@ -32,6 +34,8 @@ class Progress:
     failed: dict[str, str] = field(default_factory=dict)
     made: Made = field(default_factory=Made)
     steps_s: dict[str, float] = field(default_factory=dict)
+    verdict: Verdict = field(default_factory=Verdict)  # on what is expected
+    disappointing: dict[str, str] = field(default_factory=dict)  # queries that fail by their results, and why
 
     @property
     def elapsed_s(self) -> float:
@@ -62,6 +66,39 @@ class Progress:
         self.absorbed = replace(self.absorbed + made.fed, counts=self.absorbed.counts)
         self.clocks = {**self.clocks, **made.clocks}
 
+    def judge_rows(self) -> None:
+        """Judges what streams are expected to bring; queries over one that fails them are not answered."""
+        verdict = judge_epoch(
+            self.decision.epoch,
+            {f"{STREAM}{s.name}": s.expect for s in self.standing.streams},
+            rows_counted(self.standing, self.decision, self.absorbed),
+            self.standing.manifest.expected,
+        )
+        self.verdict += verdict
+        self.failed |= {
+            name: f"stream '{stream}' is not as {cause}"
+            for stream, cause in ((owner.removeprefix(STREAM), cause) for owner, cause in verdict.failed.items())
+            for name in self.alive
+            if stream in streams_of(self.standing.workload.queries[name].query.root)
+        }
+
+    def judge_results(self) -> None:
+        """Judges what queries were expected to answer; their results are with their sinks."""
+        plans = {f"{QUERY}{name}": self.standing.workload.queries[name].query for name in self.alive}
+        counts = results_counted(self.standing, self.decision, self.alive, self.absorbed, self.made)
+        expected = {owner: query.expect for owner, query in plans.items()}
+        verdict = judge_epoch(self.decision.epoch, expected, counts, self.standing.manifest.expected)
+        self.verdict += verdict
+        self.disappointing = {plans[owner].name: cause for owner, cause in verdict.failed.items()}
+
+    def ran_ahead(self) -> list[str]:
+        """What a flush means for rows to come, of streams whose watermarks it has moved far beyond their rows."""
+        if self.decision.flush is None:
+            return []
+        before = self.standing.clocks
+        told = (ran_ahead(before[stream.name], self.clocks[stream.name], stream) for stream in self.standing.streams)
+        return [text for text in told if text is not None]
+
     def outcomes(self) -> dict[str, QueryState]:
         """Where each query stands after the epoch."""
         return {name: self._outcome(name, state) for name, state in self.standing.manifest.queries.items()}
@@ -74,7 +111,8 @@ class Progress:
         ends_us, over = self.standing.lifetime(name, self.clocks)
         answered = self.made.answered.get(name, Answered(state.answered_us))
         state = answered.added_to(state, self.made.rows.get(name, 0))
-        return replace(state, ends_us=ends_us, ended=over and not answered.owes)
+        state = replace(state, ends_us=ends_us, ended=over and not answered.owes)
+        return state.failed_by(self.disappointing[name]) if name in self.disappointing else state
 
     def remembered(self, workload: Workload, queries: Mapping[str, QueryState]) -> dict[str, NodeState]:
         """What operators still remember: of queries that run, and what outlives queries or their failure."""

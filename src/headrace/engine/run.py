@@ -16,13 +16,15 @@ from headrace.engine.sources.read import United, unite
 from headrace.engine.sources.rejected import RejectedRows
 from headrace.engine.state.checkpoint import Manifest
 from headrace.engine.state.workload import forgettable
+from headrace.engine.watch.frames import as_html, decisions_frame, queries_frame, streams_frame
 from headrace.engine.watch.metrics import waiting_rows
 from headrace.engine.watch.status import describe
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, SpecError
-from headrace.language import bind_query
+from headrace.language import bind_query, with_expectations
 from headrace.model import Intake, Query, SinkSpec, StepFunction
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -49,6 +51,16 @@ class ChosenStep(Protocol):
     def function(self) -> Callable[..., Any]: ...
 
 
+class ChosenExpectation(Protocol):
+    """Something that is expected of results, as the Python API makes it."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def otherwise(self) -> str: ...
+
+
 class Run:
     """A pipeline that runs, or ran; like Spark's StreamingQuery."""
 
@@ -69,6 +81,29 @@ class Run:
             "rejected": RejectedRows(parts.checkpoint.storage).account(),
             "active": self.is_active,
         }
+
+    def queries(self) -> pd.DataFrame:
+        """A row per query: its state, what it has answered, how far behind it is."""
+        return queries_frame(self.status)
+
+    def streams(self) -> pd.DataFrame:
+        """A row per stream: where its rows went, and its time."""
+        return streams_frame(self.status)
+
+    def decisions(self) -> pd.DataFrame:
+        """A row per thing that was decided for the newest epochs, with its reason."""
+        point = self._parts.checkpoint
+        found = (point.decision(epoch) for epoch in point.decisions())
+        return decisions_frame(each for each in found if each is not None)
+
+    def __repr__(self) -> str:
+        state = "runs" if self.is_active else "has ended"
+        return f"<Run of '{self._parts.pipeline.name}': {state}, epoch {self.progress.epoch}>"
+
+    def _repr_html_(self) -> str:
+        state = "runs" if self.is_active else "has ended"
+        title = f"{self._parts.pipeline.name} {state}, epoch {self.progress.epoch}"
+        return as_html(title, self.streams(), self.queries())
 
     @property
     def failed(self) -> dict[str, str]:
@@ -147,9 +182,11 @@ class Run:
         self._stop_query()
         self._parts.epochs.flush("flush was asked for")
 
-    def table(self, query: str) -> pa.Table | None:
-        """The results that a memory sink keeps: all of a query's, or the newest."""
-        sink = self._parts.sinks[query]
+    def table(self, query: str) -> pa.Table:
+        """The results that a memory sink keeps: all of a query's, or the newest; without rows if there are none yet."""
+        sink = self._parts.sinks.get(query)
+        if sink is None:
+            raise SpecError(f"there is no query '{query}'; known: {', '.join(self._parts.sinks) or 'none'}")
         if not isinstance(sink, MemorySink):
             raise SpecError(f"query '{query}' has no memory sink to read from")
         return sink.table()
@@ -164,6 +201,7 @@ class Run:
         weight: float = 1.0,
         lifetime: str | None = None,
         step: ChosenStep | None = None,
+        expect: Sequence[ChosenExpectation | str] = (),
     ) -> None:
         """Adds a query from the next epoch on; SpecError, and no change, if it cannot run. Default sink: memory."""
         streams = {stream.name: stream for stream in self._parts.pipeline.streams}
@@ -179,6 +217,8 @@ class Run:
             step=None if step is None else step.spec,
             queries={query.name: query for query in self._parts.pipeline.queries if query.name != name},
         )
+        given = ((each, "warn") if isinstance(each, str) else (each.text, each.otherwise) for each in expect)
+        query = with_expectations(query, given)
         function = None if sink is None else sink.function
         over = forgettable(self._parts.epochs.manifest.queries, self._added)
         self.change(

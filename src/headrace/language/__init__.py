@@ -1,9 +1,11 @@
 """SQL and pipeline files to model, without Spark."""
 
 from headrace.language.ddl import parse_schema, parse_type
+from headrace.language.expectations import Given, given_of, stream_expected, with_expectations
 from headrace.language.pipeline.cases_file import load_cases
-from headrace.language.pipeline.formats import FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
+from headrace.language.pipeline.formats import FILE_SINKS, FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
 from headrace.language.pipeline.intake import intake_unit, is_set
+from headrace.language.pipeline.known_options import near_miss, near_setting
 from headrace.language.pipeline.network_files import NetworkFile
 from headrace.language.pipeline.options import is_text_option
 from headrace.language.pipeline.packages import NEEDS_DELTALAKE, lacking_packages
@@ -24,6 +26,7 @@ from headrace.language.sql.kept_text import is_own_text
 from headrace.language.suggest import nearest
 
 __all__ = [
+    "FILE_SINKS",
     "FILE_SOURCES",
     "NEEDS_DELTALAKE",
     "PATHLESS_SINKS",
@@ -34,10 +37,12 @@ __all__ = [
     "SYNTHETIC_OPTIONS",
     "SYNTHETIC_SCHEMA",
     "SYNTHETIC_TIME",
+    "Given",
     "NetworkFile",
     "absolute",
     "bind_query",
     "clashes",
+    "given_of",
     "include_patterns",
     "intake_unit",
     "is_name",
@@ -51,7 +56,11 @@ __all__ = [
     "load_round_trips",
     "load_topology",
     "local_path",
+    "near_miss",
+    "near_setting",
     "nearest",
     "parse_schema",
     "parse_type",
+    "stream_expected",
+    "with_expectations",
 ]

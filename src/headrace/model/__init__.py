@@ -17,7 +17,30 @@ from headrace.model.decision import (
 )
 from headrace.model.estimate import Estimate
 from headrace.model.execution import AnswersState, Due, Spent
+from headrace.model.expectation import (
+    ALL_ROWS,
+    OTHERWISE,
+    RESULTS,
+    STREAM_COUNTS,
+    Counts,
+    CountTest,
+    Expectation,
+    Expected,
+    Otherwise,
+    ResultTest,
+)
 from headrace.model.failure import LONGEST_CAUSE, Failure, Fault, shown
+from headrace.model.folder_mark import (
+    ANOTHER,
+    ANOTHER_HINT,
+    MARKER,
+    OTHER_FOLDERS,
+    OTHERS,
+    OTHERS_HINT,
+    FolderMark,
+    Shape,
+    why_another,
+)
 from headrace.model.graph import NODE_KINDS, Edge, Graph, Node, Traffic
 from headrace.model.joining import JoinDecision, JoinMeasures, JoinSample, JoinState, JoinWay, SideSample
 from headrace.model.keyed import (
@@ -53,13 +76,11 @@ from headrace.model.query import (
     NamedExpression,
     Operator,
     OrderKey,
-    Output,
     Over,
     Query,
     Results,
     RowsAggregate,
     Scan,
-    SinkSpec,
     Step,
     StepFunction,
     Union,
@@ -69,6 +90,7 @@ from headrace.model.query import (
 )
 from headrace.model.remembered import Remembered
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
+from headrace.model.sink import Output, SinkSpec
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
 from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms
@@ -77,6 +99,9 @@ from headrace.model.window import CumulativeWindow, HoppingWindow, RangeWindow, 
 
 __all__ = [
     "AGGREGATES",
+    "ALL_ROWS",
+    "ANOTHER",
+    "ANOTHER_HINT",
     "BUCKET_OFFSET",
     "DECODINGS",
     "DEFAULT_AHEAD_US",
@@ -90,19 +115,26 @@ __all__ = [
     "LEAST_S",
     "LEAST_WEIGHT",
     "LONGEST_CAUSE",
+    "MARKER",
     "MESSAGE_COLUMNS",
     "MOST_PRIORITY",
     "MOST_WEIGHT",
     "NARROW_DIGITS",
     "NODE_KINDS",
     "ONCE",
+    "OTHERS",
+    "OTHERS_HINT",
+    "OTHERWISE",
+    "OTHER_FOLDERS",
     "PAIR",
     "PLACE",
+    "RESULTS",
     "ROWS",
     "SCALING",
     "SCHEDULE",
     "SHEDDING",
     "SPELLINGS",
+    "STREAM_COUNTS",
     "WITHOUT_PAIRS",
     "WITHOUT_RESULTS",
     "Admission",
@@ -114,6 +146,8 @@ __all__ = [
     "Collected",
     "Column",
     "Comparison",
+    "CountTest",
+    "Counts",
     "CumulativeWindow",
     "DataType",
     "Decoding",
@@ -123,11 +157,14 @@ __all__ = [
     "Entry",
     "EpochDecision",
     "Estimate",
+    "Expectation",
+    "Expected",
     "Failure",
     "Fault",
     "Feed",
     "Finish",
     "Flush",
+    "FolderMark",
     "Graph",
     "GroupSchedule",
     "HoppingWindow",
@@ -161,6 +198,7 @@ __all__ = [
     "Observed",
     "Operator",
     "OrderKey",
+    "Otherwise",
     "Output",
     "Over",
     "Pipeline",
@@ -173,6 +211,7 @@ __all__ = [
     "Rate",
     "Remembered",
     "Residence",
+    "ResultTest",
     "Results",
     "Rounds",
     "Row",
@@ -181,6 +220,7 @@ __all__ = [
     "Scan",
     "ScheduleDecision",
     "SettingTerms",
+    "Shape",
     "Shed",
     "SheddingDecision",
     "SideSample",
@@ -212,4 +252,5 @@ __all__ = [
     "streams_of",
     "sum_of",
     "threshold",
+    "why_another",
 ]

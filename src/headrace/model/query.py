@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.model.expectation import Expectation, ResultTest
+from headrace.model.layout import why_no_layout
 from headrace.model.shedding import QueryShedding
+from headrace.model.sink import Output, SinkSpec
 from headrace.model.types import Column, DataType
 from headrace.model.window import HoppingWindow, RangeWindow, RowsWindow, SlidingWindow
 
@@ -208,15 +211,6 @@ Operator = Scan | Union | Join | WindowAggregate | RowsAggregate | Step
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """A result column: Spark SQL over the root operator's columns, and over window_start and window_end."""
-
-    name: str
-    sql: str
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
 class Over:
     """A value that each row of a window's answer has from the others: a whole `... OVER (...)` of Spark SQL."""
 
@@ -272,15 +266,6 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSpec:
-    """Where results go: any Spark batch format, or one of our own (console, memory, python)."""
-
-    format: str = "parquet"
-    path: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Query:
     """A continuous query, bound to its streams; with a lifetime it ends after so much event time.
 
@@ -296,6 +281,7 @@ class Query:
     weight: float = 1.0
     lifetime_us: int | None = None
     shedding: QueryShedding = field(default_factory=QueryShedding)
+    expect: tuple[Expectation, ...] = ()
 
     def __post_init__(self) -> None:
         if self.lifetime_us is not None and self.lifetime_us <= 0:
@@ -306,6 +292,8 @@ class Query:
             )
         if abs(self.priority) > MOST_PRIORITY:
             raise ValueError(f"query '{self.name}': priority must be within {MOST_PRIORITY} of 0, not {self.priority}")
+        if (why := why_no_layout(self.sink, self.finish.outputs)) is not None:
+            raise ValueError(f"query '{self.name}': {why}")
         if self.shedding.scale and (why := self.why_never_shed) is not None:
             raise ValueError(f"query '{self.name}': shedding: scale has nothing to scale; {why}")
         if self.shedding.scale and self.shed_by_key:
@@ -315,6 +303,11 @@ class Query:
                 f"query '{self.name}': shedding: protect names a column of GROUP BY among the results of an aggregate "
                 f"over one stream, not '{self.shedding.protect}'"
             )
+
+    @property
+    def tests_results(self) -> bool:
+        """Whether each result is tested by an expression."""
+        return any(isinstance(each.test, ResultTest) for each in self.expect)
 
     @property
     def protected_key(self) -> int | None:

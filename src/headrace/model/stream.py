@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from headrace.model.expectation import Expectation
 from headrace.model.message import MESSAGE_COLUMNS, Decoding
 from headrace.model.types import Column, Kind
 from headrace.units import SECOND_US
@@ -55,6 +56,7 @@ class Stream:
     idle_us: int = DEFAULT_IDLE_US
     source: Source | None = field(default=None)
     rate: Rate | None = None
+    expect: tuple[Expectation, ...] = ()
 
     def __post_init__(self) -> None:
         if self.lateness_us < 0 or self.ahead_us < 0 or self.idle_us <= 0:

@@ -32,6 +32,7 @@ class StreamTerms:
     idle_us: int = DEFAULT_IDLE_US
     reading: Pairs = ()
     value: Decoding | None = None
+    expect: Pairs = ()  # what is expected, and what follows if it is not so
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ class SinkTerms:
     path: str | None = None
     options: Pairs = ()
     withheld: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    latest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class QueryTerms:
     lifetime_us: int | None = None
     step: StepTerms | None = None
     shedding: QueryShedding = field(default_factory=QueryShedding)
+    expect: Pairs = ()
 
 
 @dataclass(frozen=True, slots=True)

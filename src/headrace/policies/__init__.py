@@ -51,7 +51,7 @@ from headrace.policies.schedule.executions import (
 from headrace.policies.schedule.groups import Costs, Group, SchedulePolicy, SubGroup
 from headrace.policies.schedule.periods import PeriodChoice, choose_periods, cost_per_pane
 from headrace.policies.tuning import PATIENCE, SETTINGS, Tuning, tuning_of
-from headrace.policies.watermark import StreamClock, advance_clock, find_idle, follow_others, watermark_of
+from headrace.policies.watermark import StreamClock, advance_clock, find_idle, follow_others, ran_ahead, watermark_of
 
 __all__ = [
     "FIRST_INTAKE",
@@ -122,6 +122,7 @@ __all__ = [
     "plan_intake",
     "plan_merge",
     "planned_ahead",
+    "ran_ahead",
     "reside",
     "share_of",
     "split",

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from headrace.model import Idle, Stream
 from headrace.units import SECOND_US, format_duration
 
-__all__ = ["StreamClock", "advance_clock", "find_idle", "follow_others", "watermark_of"]
+__all__ = ["StreamClock", "advance_clock", "find_idle", "follow_others", "ran_ahead", "watermark_of"]
+
+# Rows that come a minute after a flush are nobody's surprise.
+_SOON_US = 60 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,24 @@ def _marked(clock: StreamClock, seen: tuple[int, int] | None, listened_us: int, 
         last_us=max(lasts, default=None),
         watermark_us=mark if goes_on else clock.watermark_us,
         heard_us=listened_us if goes_on or seen is not None else clock.heard_us,
+    )
+
+
+def ran_ahead(before: StreamClock, after: StreamClock, stream: Stream) -> str | None:
+    """What a flush that has moved a watermark far beyond the stream's rows means for rows to come; None if it has not.
+
+    Far is more than the stream's lateness, and more than a minute.
+    """
+    mark, last = after.watermark_us, after.last_us
+    if mark is None or last is None or mark == before.watermark_us:
+        return None
+    beyond = mark - last
+    if beyond <= max(stream.lateness_us, _SOON_US):
+        return None
+    far = format_duration(beyond // SECOND_US * SECOND_US)
+    return (
+        f"the flush has moved the watermark of stream '{stream.name}' {far} beyond its last row: rows that come later "
+        "and are older than that are late; flush a stream that has ended, not one that pauses"
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.errors import Problem, SpecError
-from headrace.language import bind_query
+from headrace.language import bind_query, given_of, with_expectations
 from headrace.model import (
     Column,
     DataType,
@@ -238,7 +238,8 @@ class _Draft:
             query.name, query.sql, self.streams[site], sink=sink, priority=query.priority, weight=query.weight,
             step=query.root.step if isinstance(query.root, Step) else None, shedding=query.shedding,
         )  # fmt: skip
-        self.queries.setdefault(site, []).append(replace(bound, lifetime_us=query.lifetime_us))
+        whole = with_expectations(replace(bound, lifetime_us=query.lifetime_us), given_of(query.expect))
+        self.queries.setdefault(site, []).append(whole)
 
     # -----------------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from trades import make_topic, read_topic
 
 import headrace as hr
 from headrace.engine.sinks.kafka import KafkaSink, key_columns
+from headrace.engine.state.storage import LocalStorage
 from headrace.errors import EngineError, SpecError
 from headrace.language import bind_query, parse_schema
 from headrace.model import Query, SinkSpec, Stream
@@ -44,7 +46,7 @@ def test_what_is_missing_is_said(missing: str) -> None:
     options = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
     del options[missing]
     with pytest.raises(SpecError, match=f"a kafka sink needs the option '{missing}'"):
-        KafkaSink(query("SELECT COUNT(*) AS n FROM r [WINDOW 1 min]", **options))
+        KafkaSink(query("SELECT COUNT(*) AS n FROM r [WINDOW 1 min]", **options), LocalStorage("/nowhere"))
 
 
 def test_from_python() -> None:
@@ -54,12 +56,12 @@ def test_from_python() -> None:
     )
 
 
-def test_messages_and_a_broker_that_is_away(spark: Any, kafka: Any) -> None:
+def test_messages_and_a_broker_that_is_away(spark: Any, kafka: Any, tmp_path: Path) -> None:
     make_topic(kafka.servers, "results")
     sql = "SELECT k, g, SUM(i) AS v FROM r [WINDOW 1 min] GROUP BY k, g"
     options = {"kafka.bootstrap.servers": kafka.servers, "topic": "results"}
     rows = spark.range(1).selectExpr("'x' AS k", "CAST(NULL AS INT) AS g", "TIMESTAMP'2024-01-02T03:04:05Z' AS v")
-    KafkaSink(query(sql, **options)).write(rows, 7, False)
+    KafkaSink(query(sql, **options), LocalStorage(str(tmp_path))).write(rows, 7, False)
     (message,) = read_topic(kafka.servers, "results")
     assert json.loads(message.key()) == {"k": "x", "g": None}
     assert json.loads(message.value()) == {"k": "x", "g": None, "v": "2024-01-02T03:04:05.000000Z"}
@@ -67,4 +69,4 @@ def test_messages_and_a_broker_that_is_away(spark: Any, kafka: Any) -> None:
     away = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.max.block.ms": "500", "kafka.delivery.timeout.ms": "1000",
             "kafka.request.timeout.ms": "500", "topic": "results"}  # fmt: skip
     with pytest.raises(EngineError, match=r"query 'q' cannot write to Kafka: TimeoutException.*nothing is lost"):
-        KafkaSink(query(sql, **away)).write(rows, 8, False)
+        KafkaSink(query(sql, **away), LocalStorage(str(tmp_path))).write(rows, 8, False)

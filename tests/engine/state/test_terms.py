@@ -17,7 +17,7 @@ from headrace.engine.state.storage import open_storage
 from headrace.engine.state.terms import query_terms, setting_terms, sink_terms, stream_of, stream_terms
 from headrace.engine.state.workload import Terms, describe_workload, plan_workload, read_terms, restored_workload
 from headrace.errors import CorruptStateError, StateError
-from headrace.language import bind_query, parse_schema
+from headrace.language import bind_query, parse_schema, stream_expected, with_expectations
 from headrace.model import (
     Decoding,
     EngineSettings,
@@ -33,7 +33,8 @@ from headrace.planning import Supplier, Supply, plan_query
 
 LINES = Source("json", "/in/r", (("multiLine", "true"), ("maxFilesPerTrigger", "2"), ("password", "x1secret")))
 MESSAGES = Source("kafka", None, (("subscribe", "t"),), Decoding("csv", (("sep", ";"),)))
-R = Stream("r", parse_schema("ts TIMESTAMP, k STRING, x DOUBLE, v INT, `a b` INT"), "ts", 5, 6, 7, LINES)
+R = Stream("r", parse_schema("ts TIMESTAMP, k STRING, x DOUBLE, v INT, `a b` INT"), "ts", 5, 6, 7, LINES,
+           expect=stream_expected([("late < 5 %", "stop")]))  # fmt: skip
 M = Stream("m", parse_schema("ts TIMESTAMP, k STRING"), "ts", 1, source=MESSAGES)
 STREAMS = (R, M)
 STEP = StepFunction("steps:count", parse_schema("k STRING, n INT"), parse_schema("k STRING, n INT"), 3, "steps:older")
@@ -50,7 +51,8 @@ SQL = {
 
 
 def bound(name: str, sql: str, **given: Any) -> Query:
-    return bind_query(name, sql, {s.name: s for s in STREAMS}, step=STEP if name == "step" else None, **given)
+    query = bind_query(name, sql, {s.name: s for s in STREAMS}, step=STEP if name == "step" else None, **given)
+    return with_expectations(query, [("rows > 0", "warn"), ("n > 0 OR k IS NULL", "fail")] if name == "coarse" else [])
 
 
 JDBC = SinkSpec("jdbc", None, (("url", "jdbc:postgresql://h/d"), ("dbtable", "t"), ("password", "${env:PW}")))
@@ -143,13 +145,13 @@ def test_a_workload_is_not_planned_anew() -> None:
     [
         pytest.param(
             Stream,
-            {"name", "columns", "time", "lateness_us", "ahead_us", "idle_us"},
+            {"name", "columns", "time", "lateness_us", "ahead_us", "idle_us", "expect"},
             {"source": "a checkpoint belongs to its sources; how texts are read is told", "rate": "for placement only"},
             id="of a stream",
         ),
         pytest.param(
             Query,
-            {"name", "sql", "sink", "priority", "weight", "lifetime_us", "shedding"},
+            {"name", "sql", "sink", "priority", "weight", "lifetime_us", "shedding", "expect"},
             {"root": "follows from the SQL; its function is told", "finish": "follows from the SQL"},
             id="of a query",
         ),

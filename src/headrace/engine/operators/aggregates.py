@@ -128,7 +128,7 @@ class AggregateOperator:
         given = Given(decision.epoch, moment.replay, epoch.due, _chunks(moment), shedding)
         answered = self._answering.answer(workload, moment.sinks, given)
         alive = [name for name in _alive(moment) if name not in answered.failed]
-        made = Made(answered.rows, answered.failed, unfinished=epoch.unfinished)
+        made = Made(answered.rows, answered.failed, unfinished=epoch.unfinished, counts=answered.counts)
         made.answered = {name: self._answered(name, epoch) for name in alive}
         made.expired = _expired(workload, made.answered)
         schedule = moment.standing.manifest.schedule

@@ -20,6 +20,7 @@ from headrace.engine.operators.finishing import (
     shows_kept,
     spark_finish,
 )
+from headrace.engine.operators.giving import give
 from headrace.engine.operators.slots import slots_of
 from headrace.engine.operators.specs import spec_of
 from headrace.engine.sinks.choose import ConsoleSink, FileSink, MemorySink, Sink
@@ -32,7 +33,7 @@ from headrace.kernels.chunks import Chunk, holding
 from headrace.kernels.deliver import AnswerTask, CombineTask, DeliverTask, Delivery, Work
 from headrace.kernels.slots import Slots, SlotsDelivery, SlotsTask
 from headrace.kernels.values import spelled
-from headrace.model import Due, Spent
+from headrace.model import Counts, Due, Query, Spent
 from headrace.planning import Shedding, Workload, edges_of
 
 if TYPE_CHECKING:
@@ -54,9 +55,11 @@ class Given:
 
 @dataclass
 class Answered:
-    """What became of the due queries: rows written where that is known, causes of failures, what groups took."""
+    """What became of the due queries: rows written where that is known, causes of failures, what groups took; and
+    counts of results that Spark has given and something is expected of."""
 
     rows: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     spent: list[Spent] = field(default_factory=list)
 
@@ -103,9 +106,11 @@ def hand_over(sink: FileSink, files: list[str], name: str, of: tuple[int, bool],
         told.rows.pop(name, None)
 
 
-def writes_parquet(sink: Sink, io: StateIo) -> bool:
-    """Whether tasks can write a query's results themselves."""
-    return isinstance(sink, FileSink) and sink.format == "parquet" and not sink.options and io.delivers_to(sink.storage)
+def writes_parquet(query: Query, sink: Sink, io: StateIo) -> bool:
+    """Whether tasks can write a query's results themselves; a query whose results are tested is finished by Spark."""
+    if query.tests_results or not isinstance(sink, FileSink) or sink.partition_by or sink.key:
+        return False
+    return sink.format == "parquet" and not sink.options and io.delivers_to(sink.storage)
 
 
 class Answering:
@@ -164,7 +169,7 @@ class Answering:
         answered: Answered,
     ) -> tuple[str, ...]:
         """Answers those queries that Spark SQL can finish in one job, and names them; none if that job fails."""
-        names = [name for name in works if writes_parquet(sinks[name], self._io)]
+        names = [name for name in works if writes_parquet(workload.plans[name].query, sinks[name], self._io)]
         slots, fitting = slots_of([workload.plans[name].query for name in names])
         if not fitting:
             return ()
@@ -200,7 +205,7 @@ class Answering:
 
     def _work(self, workload: Workload, name: str, sink: Sink, due: Due, given: Given) -> Work:
         plan = workload.plans[name]
-        finish = direct_finish(plan.query) if writes_parquet(sink, self._io) else None
+        finish = direct_finish(plan.query) if writes_parquet(plan.query, sink, self._io) else None
         staging = sink.staging if isinstance(sink, FileSink) else None
         kept = None
         if shows_kept(plan.query):
@@ -249,7 +254,7 @@ class Answering:
             results = spark_finish(answers, query.finish)
 
             def write() -> int:
-                return sink.write(results, given.epoch, given.replay) or 0
+                return give(query, sink, results, given.epoch, given.replay, answered.counts)
 
             if isinstance(sink, FileSink | MemorySink | ConsoleSink):
                 answered.rows[name] = self._trial.judged(

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.engine.failures import blamed, cause_of
 from headrace.engine.operators.answering import give_to_sinks, writes_parquet
+from headrace.engine.operators.giving import give
 from headrace.engine.operators.join_sql import pairs_ddl, pairs_schema, spark_join
 from headrace.engine.operators.port import Ask, Checked, Decided, Made, Moment, Taking
 from headrace.engine.sinks.choose import FileSink
@@ -128,7 +129,7 @@ class JoinOperator:
                 elif work.picked is not None:
                     direct |= {name: work} if _has_work(work) else {}
                 elif _has_work(work):
-                    made.rows[name] = self._deliver_by_sql(plan, work, moment)
+                    made.rows[name] = self._deliver_by_sql(plan, work, moment, made)
         told = self._deliver(direct, moment, made) if direct else {}
         for name, plan in joins.items():
             if name in made.failed:
@@ -171,7 +172,7 @@ class JoinOperator:
         after = join.where is not None and join.how != "inner"
         if plan.feeds is not None or plan.picked is None or join.rest is not None or after:
             return work
-        if sink is None or not writes_parquet(sink, self._io):
+        if sink is None or not writes_parquet(plan.query, sink, self._io):
             return work
         assert isinstance(sink, FileSink)
         names = [column.name for column in join.columns]
@@ -207,9 +208,10 @@ class JoinOperator:
         task = PairsTask(self._folder, work, pairs_schema(plan))
         return self._io.rows(task, max(work.hosts) + 1, pairs_ddl(plan))
 
-    def _deliver_by_sql(self, plan: JoinPlan, work: JoinWork, moment: Moment) -> int:
+    def _deliver_by_sql(self, plan: JoinPlan, work: JoinWork, moment: Moment, made: Made) -> int:
+        of = moment.decision.epoch, moment.replay
         with spark_join(self._pairs(plan, work), plan, work.kept) as results:
-            return moment.sinks[plan.name].write(results, moment.decision.epoch, moment.replay) or 0
+            return give(plan.query, moment.sinks[plan.name], results, *of, made.counts)
 
     def _feed(self, plan: JoinPlan, work: JoinWork, moment: Moment, made: Made) -> None:
         """Absorbs a join's pairs, as rows of a stream, into what the nodes above it keep."""

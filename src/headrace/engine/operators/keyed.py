@@ -18,6 +18,7 @@ from headrace.engine.failures import blamed, cause_of
 from headrace.engine.operators.answering import hand_over, writes_parquet
 from headrace.engine.operators.finishing import direct_finish, spark_finish
 from headrace.engine.operators.functions import load_function, packed
+from headrace.engine.operators.giving import give
 from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Made, Moment, Taking
 from headrace.engine.operators.specs import spec_of_rows
 from headrace.engine.sinks.choose import FileSink
@@ -350,7 +351,7 @@ class KeyedOperator:
             for i, bin_ in enumerate(helpers):
                 works.setdefault(bin_, []).append(replace(each, share=(i, len(helpers))))
         sink = moment.sinks.get(name)
-        writes = sink is not None and writes_parquet(sink, self._io)
+        writes = sink is not None and writes_parquet(query.plan.query, sink, self._io)
         steps = isinstance(query.plan, StepPlan)
         finish: DirectFinish | None = direct_finish(query.plan.query) if writes and not steps else None
         direct = finish is not None or (writes and steps)
@@ -423,7 +424,7 @@ class KeyedOperator:
             if query.plan.feeds is not None:
                 made.fed += moment.feed(query.plan.feeds.stream, results)
             elif sink is not None:
-                sink.write(results, epoch, moment.replay)
+                give(query.plan.query, sink, results, epoch, moment.replay, made.counts)
         except Exception as failure:
             made.failed[name] = cause_of(failure, spelled(query.plan.query.root))
         finally:

@@ -22,7 +22,7 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState, QueryState
 from headrace.kernels.absorb import Absorbed, Slicing
 from headrace.kernels.chunks import Chunk
-from headrace.model import EpochDecision, Flush, JoinMeasures, KeyedMeasures, NodeDecision, Stream
+from headrace.model import Counts, EpochDecision, Flush, JoinMeasures, KeyedMeasures, NodeDecision, Stream
 from headrace.planning import AnswerPlan, Derived, FlowPlan, Kept, RowStore, Workload
 from headrace.policies import StreamClock
 from headrace.policies.remedies import Remedy
@@ -187,7 +187,8 @@ class Made:
     `expired` gives per synopsis and store the time before which nothing is needed any more: chunks that hold nothing
     newer go. `clocks` are those of streams they make, `chunks` what was absorbed of these, or state of their own.
     `state` goes into the manifest as it is, and chunks that are kept apart stay as long as it names them. `unfinished`
-    says that a flush needs another epoch.
+    says that a flush needs another epoch. `counts` are those of results that Spark has given to sinks, of queries that
+    expect something of them.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -200,6 +201,7 @@ class Made:
     chunks: tuple[Chunk, ...] = ()
     observed: dict[str, JoinMeasures | KeyedMeasures] = field(default_factory=dict)
     unfinished: bool = False
+    counts: dict[str, Counts] = field(default_factory=dict)
 
     def add(self, other: Made) -> None:
         """Takes what another operator made."""
@@ -214,6 +216,7 @@ class Made:
         self.chunks += other.chunks
         self.observed |= other.observed
         self.unfinished |= other.unfinished
+        self.counts |= other.counts
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.engine.failures import blamed, cause_of
 from headrace.engine.operators.answering import give_to_sinks, writes_parquet
+from headrace.engine.operators.giving import give
 from headrace.engine.operators.port import Answered, Ask, Checked, Decided, Made, Moment, Taking
 from headrace.engine.sinks.choose import FileSink
 from headrace.engine.standing import Standing
@@ -67,9 +68,8 @@ class SelectOperator:
                 direct[name] = work
                 continue
             try:
-                made.rows[name] = moment.sinks[name].write(
-                    self._results(plan, work), moment.decision.epoch, moment.replay
-                ) or 0  # fmt: skip
+                results, of = self._results(plan, work), (moment.decision.epoch, moment.replay)
+                made.rows[name] = give(plan.query, moment.sinks[name], results, *of, made.counts)
             except Exception as failure:
                 made.failed[name] = cause_of(failure)
         if direct:
@@ -78,7 +78,7 @@ class SelectOperator:
 
     def _work(self, plan: SelectPlan, moment: Moment) -> SelectWork:
         outputs, sink = plan.query.finish.outputs, moment.sinks[plan.name]
-        staging = sink.staging if isinstance(sink, FileSink) and writes_parquet(sink, self._io) else None
+        staging = sink.staging if isinstance(sink, FileSink) and writes_parquet(plan.query, sink, self._io) else None
         return SelectWork(
             plan.store_id,
             tuple(chunk.name for chunk in moment.absorbed.chunks if plan.store_id in dict(chunk.ends)),

@@ -25,13 +25,15 @@ from headrace.engine.sinks.delta import DeltaSink
 from headrace.engine.sinks.files import FileSink, claim
 from headrace.engine.sinks.jdbc import JdbcSink
 from headrace.engine.sinks.kafka import KafkaSink
+from headrace.engine.sinks.shape import Delivered, shape_of
 from headrace.engine.sinks.sink import Sink, had_before
 from headrace.engine.spark.secrets import resolve
 from headrace.engine.state.checkpoint import Checkpoint
 from headrace.engine.state.storage import Storage, open_storage
 from headrace.errors import HeadraceError, Problem, SpecError, StateError
-from headrace.language import clashes
-from headrace.model import Pipeline, Query, SinkSpec, shown
+from headrace.kernels.arrow_types import arrow_type
+from headrace.language import FILE_SINKS, clashes
+from headrace.model import FolderMark, Pipeline, Query, Shape, SinkSpec, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,19 +52,26 @@ __all__ = [
     "refuse_later_epochs",
 ]
 
-FILE_FORMATS = ("parquet", "json", "csv", "orc")
+# Formats of Spark's own that keep no results.
+KEEPING_NOTHING = ("noop",)
+FILE_FORMATS = FILE_SINKS
 # Rows of an epoch shown on the console.
 CONSOLE_ROWS = 20
 # Rows a memory sink keeps unless it is told otherwise: some hundred megabytes.
 MEMORY_ROWS = 1_000_000
-DELIVERED = "delivered"
 
 
 class MemorySink(Sink):
     """Keeps the newest results in the driver, whole epochs of them, for notebooks and tests."""
 
-    def __init__(self, query: str = "", most_rows: int = MEMORY_ROWS, note: Callable[[str], Any] = str) -> None:
-        self.query, self.most_rows, self._note = query, most_rows, note
+    def __init__(
+        self,
+        query: str = "",
+        most_rows: int = MEMORY_ROWS,
+        note: Callable[[str], Any] = str,
+        schema: pa.Schema | None = None,
+    ) -> None:
+        self.query, self.most_rows, self._note, self._schema = query, most_rows, note, schema or pa.schema([])
         self.epochs: dict[int, pa.Table] = {}
         self.dropped = 0
 
@@ -85,9 +94,11 @@ class MemorySink(Sink):
     def forget(self) -> None:
         self.epochs.clear()
 
-    def table(self) -> pa.Table | None:
+    def table(self) -> pa.Table:
         """The results it keeps: all of them until there are more than its rows."""
-        return pa.concat_tables(self.epochs[n] for n in sorted(self.epochs)) if self.epochs else None
+        if not self.epochs:
+            return self._schema.empty_table()
+        return pa.concat_tables(self.epochs[n] for n in sorted(self.epochs))
 
 
 class ConsoleSink(Sink):
@@ -124,18 +135,14 @@ class FormatSink(Sink):
     """Any batch format Spark can write, by name."""
 
     def __init__(self, spec: SinkSpec, query: str, storage: Storage) -> None:
-        self.spec, self.query, self.storage = spec, query, storage
+        self.spec, self.query, self._delivered = spec, query, Delivered(storage, query)
         self.options = resolve(spec.options, f"query '{query}'")
 
-    @property
-    def _noted(self) -> str:
-        return f"{DELIVERED}/{self.query}"
-
     def last_epoch(self) -> int:
-        return int(self.storage.read(self._noted) or b"-1")
+        return self._delivered.epoch
 
     def forget(self) -> None:
-        self.storage.delete(self._noted)
+        self._delivered.forget()
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         if had_before(f"the {self.spec.format} sink", self.last_epoch(), epoch, replay):
@@ -143,8 +150,13 @@ class FormatSink(Sink):
         writer = results.write.format(self.spec.format).options(**self.options)
         writer = writer.mode(self.options.get("mode", "append"))
         writer.save(self.spec.path) if self.spec.path else writer.save()
-        self.storage.replace(self._noted, str(epoch).encode())
+        self._delivered.note(epoch)
         return None
+
+    def claim(self, columns: Shape) -> None:
+        """Refuses results with other columns than those that the place has had from this query."""
+        place = (self.spec.format, self.spec.path or "", *(f"{k}={text}" for k, text in sorted(self.options.items())))
+        self._delivered.claim(self.spec.path or f"the {self.spec.format} sink", place, columns)
 
 
 def forget_sinks(gone: Mapping[str, Sink], sinks: Mapping[str, Sink], note: Callable[[str], Any]) -> None:
@@ -195,6 +207,8 @@ def open_sink(
     sink = reach_sink(question, spark, checkpoint, function, known, note)
     if isinstance(sink, DeltaSink):
         sink.claim()
+    if isinstance(sink, KafkaSink | FormatSink) and question.sink.format not in KEEPING_NOTHING:
+        sink.claim(shape_of(question))
     return sink
 
 
@@ -216,16 +230,18 @@ def reach_sink(
         case "console":
             return ConsoleSink(query)
         case "memory":
-            return MemorySink(query, _rows(spec, query), note)
+            schema = pa.schema([(each.name, arrow_type(each.type)) for each in question.finish.outputs])
+            return MemorySink(query, _rows(spec, query), note, schema)
         case "python":
             return PythonSink(_load(dict(spec.options).get("function", ""), query))
         case format_ if format_ in FILE_FORMATS:
             if spec.path is None:
                 raise SpecError(Problem(f"a {format_} sink needs a path", query=query))
             storage = open_storage(spec.path, spark)
-            claim(storage, checkpoint.id, known, query)
+            mark = FolderMark(checkpoint.id, shape_of(question), spec.partition_by)
+            claim(storage, mark, known, query)
             options = resolve(spec.options, f"query '{query}'")
-            sink = FileSink(replace(spec, options=tuple(options.items())), storage)
+            sink = FileSink(replace(spec, options=tuple(options.items())), storage, mark)
             sink.forget()
             return sink
         case "delta":
@@ -234,7 +250,7 @@ def reach_sink(
             columns = ", ".join(f"`{output.name}` {output.type}" for output in question.finish.outputs)
             return DeltaSink(spec, columns, open_storage(spec.path, spark), application)
         case "kafka":
-            return KafkaSink(question)
+            return KafkaSink(question, checkpoint.storage)
         case "jdbc":
             return JdbcSink(question, spark, application)
         case _:

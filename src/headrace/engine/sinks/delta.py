@@ -9,32 +9,42 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from uuid import uuid4
 
-from headrace.engine.sinks.files import STAGING, FileSink
+from headrace.engine.sinks.files import STAGING, FileSink, partition_of
+from headrace.engine.sinks.latest import merged
 from headrace.engine.sinks.sink import had_before
 from headrace.engine.spark.secrets import resolve
-from headrace.engine.state.storage import Storage
+from headrace.engine.state.storage import Storage, for_spark
 from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, SpecError
 from headrace.language import NEEDS_DELTALAKE
-from headrace.model import SinkSpec
+from headrace.model import Shape, SinkSpec, why_another
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyspark.sql import DataFrame
 
 __all__ = ["DeltaSink"]
 
 # A new table's log: a checkpoint every so many versions, and versions for as long as a reader may lag behind. A commit
 # lists the log, which takes 60 ms with an hour's versions at one a second, and 1.4 s with a day's (measured).
 _PROPERTIES = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 hours"}
+# Every epoch rewrites a table that keeps one result of each key: what it was before need not stay as long.
+_REWRITTEN = {"delta.deletedFileRetentionDuration": "interval 1 hours"}
+# Files that no version names go so often, in versions.
+_VACUUM_EVERY = 100
 # Forgetting transactions would be forgetting which epochs are there.
 _FORGETS = "delta.setTransactionRetentionDuration"
 # Options for `deltalake` itself: how to reach a store, such as storage.aws_region.
 _STORAGE = "storage."
+# Spark's name of the folder for rows without a value.
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Types that a table of the least versions of the protocol can have.
 _TYPES = frozenset(
     {"string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp",
@@ -45,6 +55,8 @@ _TYPES = frozenset(
 class DeltaSink(FileSink):
     """Appends to a Delta table, an epoch per version; `columns` are the results' as Spark DDL.
 
+    With a key a version takes the place of the one before it, and has the latest result of each key.
+
     Options `delta.*` are properties of the table if it is made here, options `storage.*` say how `deltalake` reaches
     it, all others go to the writer of files.
     """
@@ -52,13 +64,15 @@ class DeltaSink(FileSink):
     def __init__(self, spec: SinkSpec, columns: str, storage: Storage, application: str) -> None:
         options = resolve(spec.options, f"the Delta table {storage.root}")
         files = {key: text for key, text in options.items() if not key.startswith(("delta.", _STORAGE))}
-        super().__init__(SinkSpec("parquet", spec.path, tuple(files.items())), storage)
+        super().__init__(replace(spec, format="parquet", options=tuple(files.items())), storage)
+        self._latest = spec.latest
         self.application = application
         number = sha256(application.encode()).hexdigest()[:12]
         # Readers and VACUUM pass over names that begin so.
-        self._mark = f"_headrace-{number}"
+        self._note = f"_headrace-{number}"
         self._schema = _delta_schema(columns)
-        self._properties = {**_PROPERTIES, **{k: text for k, text in options.items() if k.startswith("delta.")}}
+        given = {key: text for key, text in options.items() if key.startswith("delta.")}
+        self._properties = {**_PROPERTIES, **(_REWRITTEN if spec.key else {}), **given}
         self._access = {k.removeprefix(_STORAGE): text for k, text in options.items() if k.startswith(_STORAGE)}
         if _FORGETS in self._properties:
             raise SpecError(f"a Delta table that forgets transactions ({_FORGETS}) cannot tell which epochs it has had")
@@ -81,11 +95,11 @@ class DeltaSink(FileSink):
         """Notes that a pipeline has named this table for the query, before any of its results are there."""
         if not self.is_claimed():
             self.storage.make_folder("")
-            self.storage.replace(self._mark, self.application.encode())
+            self.storage.replace(self._note, self.application.encode())
 
     def is_claimed(self) -> bool:
         """Whether the query of this checkpoint was given the table before, by a pipeline and not by a checkpoint."""
-        return self.last_epoch() >= 0 or self.storage.size(self._mark) is not None
+        return self.last_epoch() >= 0 or self.storage.size(self._note) is not None
 
     def last_epoch(self) -> int:
         found = None if self._table is None else self._table.transaction_version(self.application)
@@ -99,7 +113,20 @@ class DeltaSink(FileSink):
                 self.storage.delete(f"{self.staged}/{file}")
         elif files:
             table = self._table or self._create()
-            self._commit(table, [self._named(file, epoch, i) for i, file in enumerate(files)], epoch)
+            named = {self._named(file, epoch, i): partition_values(file) for i, file in enumerate(files)}
+            self._commit(table, named, epoch)
+            self._tidy(table)
+
+    def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
+        if not self.key:
+            return super().write(results, epoch, replay)
+        self._refresh()
+        if had_before(f"the Delta table {self.storage.root}", self.last_epoch(), epoch, replay):
+            return None
+        assert self._latest is not None
+        uris = [] if self._table is None else self._table.file_uris()
+        files = [f"{for_spark(self.storage.root)}/{uri.rpartition('/')[2]}" for uri in uris]
+        return super().write(merged(results, files, self.key, self._latest), epoch, replay)
 
     def _named(self, file: str, epoch: int, number: int) -> str:
         """Gives a staged file a name that no other attempt has."""
@@ -113,14 +140,17 @@ class DeltaSink(FileSink):
 
         with self._told():
             schema = Schema.from_json(self._schema)
-            DeltaTable.create(self.storage.root, schema, mode="ignore", configuration=self._properties,
-                              storage_options=self._access or None)  # fmt: skip
+            DeltaTable.create(
+                self.storage.root, schema, mode="ignore", configuration=self._properties,
+                partition_by=list(self.partition_by) or None, storage_options=self._access or None,
+            )  # fmt: skip
         self._refresh()
         assert self._table is not None
         return self._table
 
-    def _commit(self, table: DeltaTable, files: list[str], epoch: int) -> None:
-        """Appending has no conflicts, so `deltalake` tries again where another writer was faster.
+    def _commit(self, table: DeltaTable, files: Mapping[str, Mapping[str, str | None]], epoch: int) -> None:
+        """Appending has no conflicts, so `deltalake` tries again where another writer was faster; a version that takes
+        the place of all before it fails.
 
         Checkpoints of the log, and its clean-up, come with the commits, as the table's properties have it.
         """
@@ -131,11 +161,18 @@ class DeltaSink(FileSink):
         sizes = {file: self.storage.size(file) or 0 for file in files}
         with self._told():
             table.create_write_transaction(
-                [AddAction(file, size, {}, now_ms, True, "{}") for file, size in sizes.items()],
-                "append",
+                [AddAction(file, size, dict(files[file]), now_ms, True, "{}") for file, size in sizes.items()],
+                "overwrite" if self.key else "append",
                 Schema.from_json(self._schema),
+                list(self.partition_by) or None,
                 commit_properties=CommitProperties(app_transactions=[Transaction(self.application, epoch, now_ms)]),
             )
+
+    def _tidy(self, table: DeltaTable) -> None:
+        """Removes, now and then, files that versions before have rewritten, and nobody may still read."""
+        if self.key and (table.version() + 1) % _VACUUM_EVERY == 0:
+            with self._told():
+                table.vacuum(dry_run=False, enforce_retention_duration=False)
 
     def _refresh(self) -> None:
         """Reads what has been committed since; HeadraceError if the table is not, or no longer, one for the results."""
@@ -178,16 +215,31 @@ class DeltaSink(FileSink):
         problem = None
         if needed[0] > 1 or needed[1] > 2 or "delta.invariants" in schema:
             problem = f"uses features (reader {needed[0]}, writer {needed[1]}) that Headrace does not write"
-        elif metadata.partition_columns:
-            problem = "is partitioned"
+        elif tuple(metadata.partition_columns) != self.partition_by:
+            had = ", ".join(metadata.partition_columns) or "nothing"
+            problem = f"is partitioned by {had}, and its sink by {', '.join(self.partition_by) or 'nothing'}"
         elif _FORGETS in metadata.configuration:
             problem = f"forgets transactions ({_FORGETS}), and so which epochs it has had"
         elif '"nullable":false' in json.dumps(json.loads(schema), separators=(",", ":")):
             problem = "has columns that are NOT NULL, results may be NULL"
-        elif _columns(schema) != _columns(self._schema):
-            problem = f"has the columns {_columns(schema)}, the results {_columns(self._schema)}"
+        else:
+            why = why_another(_columns(schema), _columns(self._schema))
+            problem = None if why is None else f"has other columns than the results: {why}"
         if problem is not None:
-            raise HeadraceError(f"the Delta table {self.storage.root} {problem}; give the query a table of its own")
+            remedy = "give the query a table of its own, or select the columns it has"
+            raise HeadraceError(f"the Delta table {self.storage.root} {problem}; {remedy}")
+
+
+def partition_values(file: str) -> dict[str, str | None]:
+    """The values in the folders of a staged file, as Delta writes them down.
+
+    >>> partition_values("4f/day=2024-01-01/k=a%2Fb/part-0.parquet")
+    {'day': '2024-01-01', 'k': 'a/b'}
+    >>> partition_values("4f/n=__HIVE_DEFAULT_PARTITION__/part-0.parquet")
+    {'n': None}
+    """
+    pairs = (part.rstrip("/").partition("=") for part in partition_of(file).split("/") if part)
+    return {unquote(name): None if value == _NO_VALUE else unquote(value) for name, _, value in pairs}
 
 
 def _first(failure: Exception) -> str:
@@ -225,6 +277,9 @@ def _nullable(value: Any) -> Any:
     return [_nullable(each) for each in value] if isinstance(value, list) else value
 
 
-def _columns(schema: str) -> str:
-    fields = json.loads(schema)["fields"]
-    return ", ".join(f"{field['name']} {json.dumps(field['type'], sort_keys=True)}" for field in fields)
+def _columns(schema: str) -> Shape:
+    return tuple((field["name"], _type_text(field["type"])) for field in json.loads(schema)["fields"])
+
+
+def _type_text(type_: Any) -> str:
+    return type_ if isinstance(type_, str) else json.dumps(type_, sort_keys=True)

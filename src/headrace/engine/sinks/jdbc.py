@@ -12,14 +12,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.failures import raise_if_not_a_querys
+from headrace.engine.sinks.latest import latest_of
+from headrace.engine.sinks.shape import shape_of
 from headrace.engine.sinks.sink import Sink, had_before
 from headrace.engine.spark.secrets import resolve
 from headrace.errors import EngineError, EnvironmentProblem, HeadraceError, Problem, SpecError, StateError
 from headrace.kernels.tagging import TAGS, tagged
-from headrace.model import Query
+from headrace.model import ANOTHER, ANOTHER_HINT, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -39,6 +41,7 @@ class JdbcSink(Sink):
 
     def __init__(self, query: Query, spark: SparkSession, application: str) -> None:
         self.query, self.application, self._spark = query.name, application, spark
+        self._key, self._latest = query.sink.key, query.sink.latest
         self.options = resolve(query.sink.options, f"query '{query.name}'")
         for needed in ("url", "dbtable"):
             if needed not in self.options:
@@ -53,6 +56,7 @@ class JdbcSink(Sink):
         self.staging = f"{schema}.{name}" if schema else name
         self.notes = f"{schema}.{NOTES}" if schema else NOTES
         self._last = self._prepare()
+        self._refuse_other_columns([name for name, _ in shape_of(query)])
 
     def last_epoch(self) -> int:
         return self._last
@@ -68,7 +72,8 @@ class JdbcSink(Sink):
         with self._connected() as database:
             if had_before(f"the table {self.table}", self._noted(database), epoch, replay):
                 return None
-            self._stage(results)
+            key, latest = self._key, self._latest
+            self._stage(results if latest is None else latest_of(results, key, latest))
             columns = ", ".join(self._quoted(name) for name in results.columns)
             self._execute(
                 database, f"CREATE TABLE IF NOT EXISTS {self.table} AS SELECT {columns} FROM {self.staging} WHERE 1 = 0"
@@ -81,15 +86,34 @@ class JdbcSink(Sink):
             # Spark commits what a task has written, and may run it again: of each part one attempt counts.
             part, attempt = (self._quoted(name) for name in TAGS)
             first = f"SELECT {part} AS headrace_p, MIN({attempt}) AS headrace_a FROM {self.staging} GROUP BY {part}"
-            rows = self._execute(
-                database,
-                f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {self.staging} "
-                f"JOIN ({first}) f ON {part} = headrace_p AND {attempt} = headrace_a",
-            )
+            once = f"{self.staging} s JOIN ({first}) f ON {part} = headrace_p AND {attempt} = headrace_a"
+            if latest is not None:
+                self._execute(database, self._superseded(once))
+                # Of a key that is still there, the table has a later result.
+                columns_of = ", ".join(f"s.{self._quoted(name)}" for name in results.columns)
+                chosen = f"SELECT {columns_of} FROM {once} WHERE NOT EXISTS ({self._same_key()})"
+            else:
+                chosen = f"SELECT {columns} FROM {once}"
+            rows = self._execute(database, f"INSERT INTO {self.table} ({columns}) {chosen}")
             database.commit()
             self._execute(database, f"DROP TABLE {self.staging}")
             database.commit()
             return rows
+
+    def _same_key(self) -> str:
+        """A subquery of the table's rows with the key of a staged row `s`."""
+        pairs = ((f"t.{name}", f"s.{name}") for name in map(self._quoted, self._key))
+        same = " AND ".join(f"({t} = {s} OR ({t} IS NULL AND {s} IS NULL))" for t, s in pairs)
+        return f"SELECT 1 FROM {self.table} t WHERE {same}"
+
+    def _superseded(self, staged: str) -> str:
+        """Removes rows of the table in whose place staged ones come: those that are no later."""
+        assert self._latest is not None
+        latest, table = self._quoted(self._latest), self.table
+        pairs = ((f"{table}.{name}", f"s.{name}") for name in map(self._quoted, self._key))
+        same = " AND ".join(f"({t} = {s} OR ({t} IS NULL AND {s} IS NULL))" for t, s in pairs)
+        later = f"(s.{latest} >= {table}.{latest} OR {table}.{latest} IS NULL)"
+        return f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM {staged} WHERE {same} AND {later})"
 
     def _prepare(self) -> int:
         """Makes sure of the connection and of the table of notes, before any row is read; the last epoch noted."""
@@ -108,6 +132,25 @@ class JdbcSink(Sink):
         except HeadraceError as error:
             told = self._told(error.__cause__ or error)
             raise EnvironmentProblem(f"query '{self.query}' cannot use its database: {told}") from error
+
+    def _refuse_other_columns(self, columns: Sequence[str]) -> None:
+        """SpecError if the table is there and lacks a column of the results; it may have more."""
+        there = self._columns()
+        lacking = [name for name in columns if name.lower() not in there] if there else []
+        if lacking:
+            why = f"it lacks {', '.join(lacking)}"
+            raise SpecError(
+                Problem(ANOTHER.format(f"the table {self.table}", why), query=self.query, hint=ANOTHER_HINT)
+            )
+
+    def _columns(self) -> frozenset[str]:
+        """The columns of the table in small letters; none if there is no table, or they cannot be read."""
+        try:
+            with self._connected() as database:
+                found = database.createStatement().executeQuery(f"SELECT * FROM {self.table} WHERE 1 = 0").getMetaData()
+                return frozenset(str(found.getColumnName(i + 1)).lower() for i in range(found.getColumnCount()))
+        except HeadraceError:
+            return frozenset()
 
     def _noted(self, database: Any) -> int:
         """The last epoch that has been moved; -1 before the first, -2 if the application is new."""

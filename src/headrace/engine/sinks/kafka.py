@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from headrace.engine.sinks.shape import Delivered
 from headrace.engine.sinks.sink import Sink
 from headrace.engine.spark.secrets import resolve
 from headrace.engine.spark.thrown import Link, chain_of
+from headrace.engine.state.storage import Storage
 from headrace.errors import EngineError, Problem, SpecError
-from headrace.model import Query, RowsAggregate, Step, WindowAggregate, shown
+from headrace.model import Query, RowsAggregate, Shape, Step, WindowAggregate, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -45,12 +47,20 @@ def key_columns(query: Query) -> tuple[str, ...]:
 class KafkaSink(Sink):
     """Sends results to a topic by Spark's writer."""
 
-    def __init__(self, query: Query) -> None:
-        self.query, self.keys = query.name, key_columns(query)
+    def __init__(self, query: Query, storage: Storage) -> None:
+        self.query, self.keys, self._delivered = query.name, key_columns(query), Delivered(storage, query.name)
         self.options = resolve(query.sink.options, f"query '{query.name}'")
         for needed in ("kafka.bootstrap.servers", "topic"):
             if needed not in self.options:
                 raise SpecError(Problem(f"a kafka sink needs the option '{needed}'", query=query.name))
+
+    def forget(self) -> None:
+        self._delivered.forget()
+
+    def claim(self, columns: Shape) -> None:
+        """Refuses messages with other columns than those that the topic has had from this query."""
+        servers, topic = self.options["kafka.bootstrap.servers"], self.options["topic"]
+        self._delivered.claim(f"topic {topic}", (servers, topic), columns)
 
     def write(self, results: DataFrame, epoch: int, replay: bool) -> int | None:
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it

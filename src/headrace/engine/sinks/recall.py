@@ -61,7 +61,7 @@ def recall_sink(query: str, terms: SinkTerms, present: Sequence[Query]) -> SinkS
         harmless = all(is_text_option(key) or key.startswith("delta.") for key, _ in terms.options)
     if not harmless:
         raise StateError(f"the pipeline has no {terms.format} sink like its own, and a checkpoint cannot name one")
-    return SinkSpec(terms.format, terms.path, terms.options)
+    return SinkSpec(terms.format, terms.path, terms.options, terms.partition_by, terms.key, terms.latest)
 
 
 def _connection(terms: SinkTerms, within: str) -> SinkTerms:

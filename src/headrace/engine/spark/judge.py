@@ -14,6 +14,7 @@ from headrace.engine.sources.read import unite
 from headrace.errors import Problem, SpecError
 from headrace.language import parse_type
 from headrace.model import (
+    RESULTS,
     Aggregate,
     DataType,
     Finish,
@@ -22,6 +23,7 @@ from headrace.model import (
     Operator,
     Query,
     Results,
+    ResultTest,
     RowsAggregate,
     Scan,
     Step,
@@ -48,7 +50,20 @@ def judge(query: Query, streams: Sequence[Stream], spark: SparkSession, rows: Da
         united = unite(streams, empty, everything)
         rows = united.by_stream(united.rows)
     root = _judged(query.root, query, rows)
-    return replace(query, root=root, finish=_finish(root, query.finish, query, rows))
+    try:
+        judged = replace(query, root=root, finish=_finish(root, query.finish, query, rows))
+    except ValueError as error:  # a type that only Spark knew is none that the sink's layout can have
+        raise SpecError(Problem(str(error), query=query.name)) from error
+    _expected(judged, rows)
+    return judged
+
+
+def _expected(query: Query, rows: DataFrame) -> None:
+    """SpecError if Spark refuses a condition over results."""
+    tests = [each.test.sql for each in query.expect if isinstance(each.test, ResultTest)]
+    if tests:
+        columns = ", ".join(f"`{output.name}` {output.type}" for output in query.finish.outputs)
+        _types(rows.sparkSession.createDataFrame([], columns).alias(RESULTS), tests, query)
 
 
 def _finish(root: Operator, finish: Finish, query: Query, rows: DataFrame) -> Finish:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shutil
+import sys
 import tempfile
 import weakref
 import zipfile
@@ -23,6 +25,15 @@ __all__ = ["is_local", "pack", "prepare_executors"]
 # The parts of Headrace that they import; nothing else is sent.
 SENT = ("__init__.py", "errors.py", "hiding.py", "units.py", "model", "kernels")
 
+CLUSTER_REMEDY = (
+    "install the driver's versions for the Python of the executors, which spark.pyspark.python names and which must be "
+    "of the driver's version, or ship an environment with spark.archives"
+)
+LOCAL_REMEDY = (
+    "PYSPARK_PYTHON names another Python than this one; before the session is made, write: import os, sys; "
+    'os.environ["PYSPARK_PYTHON"] = sys.executable'
+)
+
 _prepared: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 
 
@@ -32,29 +43,44 @@ def is_local(context: SparkContext) -> bool:
 
 
 def prepare_executors(context: SparkContext) -> None:
-    """Sends the package to a cluster's executors, and refuses those that lack what it needs; once per context."""
-    if is_local(context) or context in _prepared:
+    """Sends the package to a cluster's executors, and refuses those that lack what it needs; once per context.
+
+    Local tasks are run by this process's Python, unless its user has named another, which is looked at likewise.
+    """
+    if context in _prepared:
+        return
+    if is_local(context):
+        named = context.getConf().get("spark.pyspark.python", None) or os.environ.get("PYSPARK_PYTHON")
+        if named is None:
+            # What Spark took when the session was made is whatever `python3` is on the path.
+            context.pythonExec = sys.executable
+        elif not _is_this_python(named):
+            _refuse_lacking(context, 1, LOCAL_REMEDY)
+        _prepared.add(context)
         return
     folder = tempfile.mkdtemp(prefix="headrace-")
     # Executors fetch the file from this process whenever one of them starts: it stays as long as the context.
     weakref.finalize(context, shutil.rmtree, folder, ignore_errors=True)
     context.addPyFile(str(pack(Path(folder))))
-    tasks = max(2, context.defaultParallelism)
+    _refuse_lacking(context, max(2, context.defaultParallelism), CLUSTER_REMEDY)
+    _prepared.add(context)
+
+
+def _is_this_python(named: str) -> bool:
+    """Whether a command is this process's Python; links are not followed: those of environments lead elsewhere."""
+    return os.path.abspath(shutil.which(named) or named) == os.path.abspath(sys.executable)
+
+
+def _refuse_lacking(context: SparkContext, tasks: int, remedy: str) -> None:
+    """EnvironmentProblem if tasks cannot run, or lack packages."""
     here = {name: str(importlib.import_module(name).__version__) for name in NEEDED}
     try:
         look = context.parallelize(range(tasks), tasks).mapPartitions(partial(find_lacking, here))
         lacking = sorted(set(look.collect()))
     except Exception as failure:
-        raise EnvironmentProblem(
-            f"executors cannot run Python tasks: {_telling(str(failure))}; "
-            "spark.pyspark.python names their Python, which must be of the driver's version"
-        ) from failure
+        raise EnvironmentProblem(f"executors cannot run Python tasks: {_telling(str(failure))}; {remedy}") from failure
     if lacking:
-        raise EnvironmentProblem(
-            f"{'; '.join(lacking)}: install the driver's versions for the Python of the executors, which "
-            "spark.pyspark.python names, or ship an environment with spark.archives"
-        )
-    _prepared.add(context)
+        raise EnvironmentProblem(f"{'; '.join(lacking)}; {remedy}")
 
 
 def pack(folder: Path) -> Path:

@@ -33,6 +33,7 @@ from headrace.model import (
     AnswersState,
     Entry,
     EpochDecision,
+    Expected,
     JoinState,
     KeyedState,
     Observed,
@@ -101,6 +102,7 @@ class Manifest:
     nodes: Mapping[str, NodeState] = field(default_factory=dict)  # what operators remember
     observed: Observed = field(default_factory=Observed)
     edges: Mapping[str, Shed] = field(default_factory=dict)  # of edges that have shed
+    expected: tuple[Expected, ...] = ()  # how expectations have fared
 
     @property
     def schedule(self) -> Schedule:
@@ -132,6 +134,7 @@ class Manifest:
             "nodes": plain(self.nodes),
             "observed": plain(self.observed),
             "edges": plain(self.edges),
+            "expected": plain(self.expected),
         }
 
     @classmethod
@@ -151,6 +154,7 @@ class Manifest:
             restored(Nodes, {"states": value["nodes"]}).states,
             restored(Observed, value["observed"]),
             {edge: restored(Shed, shed) for edge, shed in value["edges"].items()},
+            tuple(restored(Expected, each) for each in value.get("expected", ())),
         )
 
 

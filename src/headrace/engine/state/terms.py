@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from headrace.errors import CorruptStateError
 from headrace.hiding import holds_secret
-from headrace.language import bind_query, is_name, is_text_option, parse_type
+from headrace.language import (
+    bind_query,
+    given_of,
+    is_name,
+    is_text_option,
+    parse_type,
+    stream_expected,
+    with_expectations,
+)
 from headrace.model import (
     Column,
     DataType,
@@ -47,6 +55,7 @@ def stream_terms(stream: Stream) -> StreamTerms:
         stream.idle_us,
         () if source is None else _of_texts(source.options),
         None if value is None else replace(value, options=_of_texts(value.options)),
+        given_of(stream.expect),
     )
 
 
@@ -63,6 +72,7 @@ def stream_of(name: str, terms: StreamTerms, now: Stream | None = None) -> Strea
         terms.ahead_us,
         terms.idle_us,
         None if now is None or now.source is None else _source(terms, now.source),
+        expect=stream_expected(terms.expect),
     )
 
 
@@ -79,8 +89,9 @@ def query_terms(query: Query) -> QueryTerms:
     if step is not None:
         told = StepTerms(step.function, _pairs(step.state), _pairs(step.results), step.version, step.migration)
     return QueryTerms(
-        query.sql, sink_terms(query.sink), query.priority, query.weight, query.lifetime_us, told, query.shedding
-    )
+        query.sql, sink_terms(query.sink), query.priority, query.weight, query.lifetime_us, told, query.shedding,
+        given_of(query.expect),
+    )  # fmt: skip
 
 
 def query_of(name: str, terms: QueryTerms, streams: Mapping[str, Stream], sink: SinkSpec) -> Query:
@@ -101,19 +112,22 @@ def query_of(name: str, terms: QueryTerms, streams: Mapping[str, Stream], sink: 
         step=function,
         shedding=terms.shedding,
     )
-    return replace(bound, lifetime_us=terms.lifetime_us)
+    return with_expectations(replace(bound, lifetime_us=terms.lifetime_us), terms.expect)
 
 
 def sink_terms(sink: SinkSpec) -> SinkTerms:
     """What the checkpoint keeps of a sink.
 
-    >>> sink_terms(SinkSpec("jdbc", None, (("user", "ann"), ("password", "x1"))))
-    SinkTerms(format='jdbc', path=None, options=(('user', 'ann'),), withheld=('password',))
+    >>> terms = sink_terms(SinkSpec("jdbc", None, (("user", "ann"), ("password", "x1"))))
+    >>> terms.options, terms.withheld
+    ((('user', 'ann'),), ('password',))
     """
     secret = tuple(key for key, text in sink.options if holds_secret(key, text))
     hidden = sink.path is not None and holds_secret("path", sink.path)
     shown = tuple((key, text) for key, text in sink.options if key not in secret)
-    return SinkTerms(sink.format, None if hidden else sink.path, shown, (*(("path",) if hidden else ()), *secret))
+    withheld = (*(("path",) if hidden else ()), *secret)
+    path = None if hidden else sink.path
+    return SinkTerms(sink.format, path, shown, withheld, sink.partition_by, sink.key, sink.latest)
 
 
 def setting_terms(engine: EngineSettings, tuning: Mapping[str, str]) -> SettingTerms:

@@ -58,6 +58,8 @@ METRICS = (
     Metric("headrace_query_shed_rows_total", "counter",
            "Rows that a query has lost since its checkpoint began, where the pipeline sheds."),
     Metric("headrace_query_kept", "gauge", "Part of its rows that a query keeps in the last decision, 0 to 1."),
+    Metric("headrace_unmet_epochs_total", "counter",
+           "Epochs since the checkpoint began that were not as expected, by owner (stream or query) and expectation."),
     Metric("headrace_state_bytes", "gauge", "Bytes of the state files that the last manifest names."),
     Metric("headrace_state_files", "gauge", "State files that the last manifest names."),
     Metric("headrace_keyed_state_bytes", "gauge", "Bytes of state that a row window or a function keeps by key."),
@@ -142,6 +144,7 @@ class MetricsPage:
             yield from _of_epoch(manifest)
             yield from _of_queries(manifest)
             yield from _of_keyed_state(manifest)
+            yield from _of_expectations(manifest)
 
 
 def _of_streams(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
@@ -190,6 +193,11 @@ def _of_keyed_state(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
     yield "headrace_keyed_waiting", _by("query", ((q, waiting.get(q, 0)) for q in keyed))
     spilled = ((q, sum(len(each.spilled) for each in s.residence)) for q, s in keyed.items())
     yield "headrace_keyed_spilled", _by("query", spilled)
+
+
+def _of_expectations(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
+    unmet: list[Sample] = [({"owner": e.owner, "expectation": e.text}, e.unmet) for e in manifest.expected]
+    yield "headrace_unmet_epochs_total", unmet
 
 
 def _kinds(decision: EpochDecision) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
 
     `epoch` counts from 0 and is -1 before the first; times are microseconds of event time; `streams` counts rows since
     the checkpoint began, and rows_in = used + late + shed + rejected holds for each; `edges` are those that have shed,
-    `shedding` says what acts against overload and what queries lost.
+    `shedding` says what acts against overload and what queries lost, `expected` how expectations have fared.
     """
     root = hide(root)
     if manifest is None or manifest.epoch < 0:
@@ -89,6 +89,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
         "flows": plain(manifest.flows),
         "edges": plain(manifest.edges),
         "shedding": _shedding(manifest.shedding),
+        "expected": plain(manifest.expected),
         "state": {"chunks": len(manifest.chunks), "bytes": sum(chunk.bytes for chunk in manifest.chunks)},
         "last_epoch": plain(manifest.observed),
         "decisions": [],

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from headrace.language.words import words
 
-__all__ = ["FILE_SOURCES", "PATHLESS_SINKS", "SINKS", "SOURCES", "spelled"]
+__all__ = ["FILE_SINKS", "FILE_SOURCES", "PATHLESS_SINKS", "SINKS", "SOURCES", "spelled"]
 
 # Sources that take in files as they appear in a folder.
 FILE_SOURCES = words("parquet json csv orc text xml avro binaryFile")
 SOURCES = FILE_SOURCES | words("kafka rate rate-micro-batch socket synthetic")
+# Sinks whose files the engine names by epoch.
+FILE_SINKS = words("parquet json csv orc")
 # Sinks that write to no path.
 PATHLESS_SINKS = words("console memory noop python kafka jdbc")
 SINKS = PATHLESS_SINKS | words("parquet json csv orc text xml avro delta")

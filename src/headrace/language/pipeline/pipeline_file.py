@@ -16,10 +16,14 @@ from headrace.language.pipeline.queries_section import leaves_directory, read_qu
 from headrace.language.pipeline.sites_section import read_links, read_placement, read_sites
 from headrace.language.pipeline.streams_section import read_streams
 from headrace.language.pipeline.yaml_nodes import Document, Value, read_yaml
-from headrace.model import EngineSettings, Pipeline, Query
+from headrace.model import EngineSettings, Pipeline, Query, WindowAggregate
+from headrace.units import SECOND_US, format_duration
 
 __all__ = ["include_patterns", "line_of", "load_pipeline"]
 
+# Answers a day above which a window is named.
+MANY_PER_DAY = 10_000
+DAY_US = 86_400 * SECOND_US
 # Of a pipeline's name, which stands in titles and labels.
 MOST_CHARACTERS = 200
 
@@ -76,7 +80,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
         placement=placement,
         links=links,
         network=surveyed.network,
-        notes=(*surveyed.notes, *_without_effect(queries, engine)),
+        notes=(*surveyed.notes, *_without_effect(queries, engine), *_answered_often(queries)),
     )
 
 
@@ -86,6 +90,18 @@ def _without_effect(queries: Sequence[Query], engine: EngineSettings) -> Iterato
         for query in queries:
             if query.shedding.scale:
                 yield f"query '{query.name}' has nothing to scale while shedding is off: no row is lost"
+
+
+def _answered_often(queries: Sequence[Query]) -> Iterator[str]:
+    """Windows that give more answers than anybody reads; a wrong unit looks like this."""
+    for query in queries:
+        window = query.root.window if isinstance(query.root, WindowAggregate) else None
+        if window is not None and (per_day := DAY_US // window.slide_us) > MANY_PER_DAY:
+            of = " for each of its keys" if isinstance(query.root, WindowAggregate) and query.root.keys else ""
+            yield (
+                f"query '{query.name}' answers every {format_duration(window.slide_us)} of event time: {per_day:,} "
+                f"times a day{of}; a longer SLIDE, or a longer window where it has none, gives fewer answers"
+            )
 
 
 def include_patterns(path: str | Path) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from headrace.errors import Problem, SpecError
 from headrace.language.ddl import parse_schema
+from headrace.language.expectations import Given, with_expectations
+from headrace.language.pipeline.expect_section import read_expect
 from headrace.language.pipeline.files import read_text
 from headrace.language.pipeline.formats import PATHLESS_SINKS, SINKS, spelled
 from headrace.language.pipeline.options import read_options
@@ -39,6 +41,7 @@ _KEYS = {
     "weight": "its share when load must be shed",
     "shedding": "never, or how what is left of its rows is told",
     "lifetime": "how much event time it runs for",
+    "expect": "what its results should be like in every epoch",
     "function": "module:name of a function with state of its own",
     "state": "columns of that state",
     "results": "columns of that function's results",
@@ -49,6 +52,10 @@ _SINK_KEYS = {
     "format": "a Spark batch format, console or memory",
     "path": "where it writes",
     "options": "the sink's options",
+    "partition_by": "columns by whose values files lie in folders",
+    "mode": "append, or upsert: one result of each key",
+    "key": "columns of that key",
+    "latest": "the column that says which of a key's results is the latest",
 }
 _SHEDDING_KEYS = {
     "scale": "whether sums and counts are scaled to all rows",
@@ -73,6 +80,8 @@ class _Written:
     lifetime: str | None = None
     step: StepFunction | None = None
     shedding: QueryShedding = field(default_factory=QueryShedding)
+    expect: tuple[Given, ...] = ()
+    expect_line: int | None = None
 
 
 def read_queries(
@@ -123,11 +132,12 @@ def _bound(found: Mapping[str, _Written], streams: Mapping[str, Stream], documen
             wrong.add(name)
             return
         try:
-            bound[name] = bind_query(
+            query = bind_query(
                 name, written.sql, streams, sink=written.sink, priority=written.priority, weight=written.weight,
                 lifetime=written.lifetime, step=written.step, shedding=written.shedding, file=written.file,
                 line=written.line, queries=bound,
             )  # fmt: skip
+            bound[name] = with_expectations(query, written.expect, written.file, written.expect_line)
         except SpecError as exc:
             wrong.add(name)
             document.problems.extend(exc.problems)
@@ -159,15 +169,16 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
         weight = entries["weight"].number(LEAST_WEIGHT, MOST_WEIGHT) if "weight" in entries else 1.0
         lifetime = _read_lifetime(entries.get("lifetime"))
         known = len(value.document.problems)
-        shedding = _read_shedding(entries.get("shedding"))
+        shedding, expect = _read_shedding(entries.get("shedding")), read_expect(entries.get("expect"))
         step = _read_step(entries, name)
         # A query whose function could not be read would be taken for one without.
         if sql is not None and len(value.document.problems) == known:
             # The text of a block scalar starts on the line after its | or >.
             line = entries["sql"].line + entries["sql"].block
             yield _Written(
-                name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step, shedding
-            )
+                name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step, shedding,
+                expect, entries["expect"].line if "expect" in entries else None,
+            )  # fmt: skip
 
 
 def _read_step(entries: Mapping[str, Value], name: str) -> StepFunction | None:
@@ -242,7 +253,30 @@ def _read_sink(value: Value | None, name: str, base: Path, output: str) -> SinkS
     kind = spelled(word, SINKS)
     if path is None and kind not in PATHLESS_SINKS:
         path = default.path
-    return SinkSpec(kind, path, options)
+    upserts = _upserts(entries, value)
+    key = _names(entries.get("key")) if upserts else ()
+    latest = entries["latest"].word() if "latest" in entries else "window_end" if upserts else None
+    return SinkSpec(kind, path, options, _names(entries.get("partition_by")), key, latest)
+
+
+def _upserts(entries: Mapping[str, Value], value: Value) -> bool:
+    """Whether a sink keeps one result of each key; noted if the file says so by halves."""
+    mode = entries["mode"].word() if "mode" in entries else "append"
+    if mode not in ("append", "upsert", None):
+        entries["mode"].wrong("append or upsert")
+    elif mode == "upsert" and "key" not in entries:
+        value.document.add(f"{value.path} has mode: upsert, and no key", value.line, "write key: [host]")
+    elif mode == "append" and (given := [key for key in ("key", "latest") if key in entries]):
+        entries[given[0]].document.add(
+            f"{value.path} has {given[0]}, and appends all results", entries[given[0]].line, "write mode: upsert"
+        )
+    return mode == "upsert"
+
+
+def _names(value: Value | None) -> tuple[str, ...]:
+    """One name, or a list of names."""
+    items = [] if value is None else value.items() if isinstance(value.content, list) else [value]
+    return tuple(word for item in items if (word := item.word()) is not None)
 
 
 def leaves_directory(pattern: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.language.ddl import parse_schema
+from headrace.language.expectations import stream_expected
+from headrace.language.pipeline.expect_section import read_expect
 from headrace.language.pipeline.formats import FILE_SOURCES, SOURCES, spelled
 from headrace.language.pipeline.messages import RAW_SCHEMA, read_decoding, with_message_columns
 from headrace.language.pipeline.options import check_file_options, read_options
@@ -20,7 +22,7 @@ from headrace.language.pipeline.synthetic import (
 from headrace.language.pipeline.yaml_nodes import Value
 from headrace.language.suggest import nearest
 from headrace.language.words import shown
-from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, Kind, Source, Stream
+from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, Expectation, Kind, Source, Stream
 
 __all__ = ["read_streams"]
 
@@ -32,6 +34,7 @@ _KEYS = {
     "ahead": "how far in the future a row may be",
     "idle": "silence after which the stream holds nobody back",
     "rate": "rows or bytes per second that come in at each of its sites",
+    "expect": "what its rows should be like in every epoch",
 }
 _SOURCE_KEYS = {
     "format": "a Spark streaming format",
@@ -80,6 +83,7 @@ def _read_stream(name: str, value: Value, base: Path) -> Stream | None:
             entries[key].wrong("longer than nothing")
             spans[key] = default
     rate = read_rate(entries["rate"]) if "rate" in entries else None
+    expect = _read_expect(entries.get("expect"))
     if columns is None or time is None:
         return None
     column = next((column for column in columns if column.name.lower() == time.lower()), None)
@@ -96,10 +100,21 @@ def _read_stream(name: str, value: Value, base: Path) -> Stream | None:
         value.document.add(f"time column '{time}' of stream '{name}' is {column.type}, it must be TIMESTAMP", at.line)
         return None
     try:
-        return Stream(name, columns, column.name, spans["lateness"], spans["ahead"], spans["idle"], source, rate)
+        return Stream(
+            name, columns, column.name, spans["lateness"], spans["ahead"], spans["idle"], source, rate, expect
+        )
     except ValueError as exc:
         value.document.add(str(exc), value.line)
         return None
+
+
+def _read_expect(value: Value | None) -> tuple[Expectation, ...]:
+    try:
+        return stream_expected(read_expect(value))
+    except ValueError as exc:
+        assert value is not None
+        value.document.add(f"{value.path}: {exc}", value.line)
+        return ()
 
 
 def _read_source(name: str, value: Value | None, owner: Value, base: Path) -> Source | None:

@@ -11,7 +11,7 @@ from headrace.language.sql.report import Fault
 from headrace.language.suggest import nearest
 from headrace.language.words import words
 
-__all__ = ["TEXT_OPTIONS", "check_options"]
+__all__ = ["TEXT_OPTIONS", "TEXT_OPTIONS_OF", "check_options"]
 
 # A schema deeper than this overflows the stack of the one who reads it.
 MOST_LEVELS = 50
@@ -27,6 +27,8 @@ _XML = f"""{_COMMON} attributePrefix valueTag excludeAttribute ignoreSurrounding
     wildcardColName arrayElementName"""
 # Options that change how a text is read or written, in small letters.
 TEXT_OPTIONS = frozenset(word.lower() for text in (_JSON, _CSV, _XML) for word in words(text))
+# The same as people write them, by the format of the text.
+TEXT_OPTIONS_OF = {name: tuple(sorted(words(text))) for name, text in (("json", _JSON), ("csv", _CSV), ("xml", _XML))}
 # Call -> the place of its options, and their names.
 _ALLOWED = {
     name: (place, words(text))
