@@ -36,6 +36,7 @@ from headrace.planning import (
 from headrace.planning.shedding import HEADROOM, edges_of
 from headrace.policies.shedding import OverloadState, RowCosts
 from headrace.policies.shedding.line import Line
+from headrace.policies.shedding.plane import Plane
 
 STREAMS = {
     name: Stream(name, parse_schema("ts TIMESTAMP, k STRING, g INT, x DOUBLE"), time="ts") for name in ("s", "r")
@@ -67,7 +68,7 @@ def costs(of: Workload, per_row_s: dict[str, float]) -> RowCosts:
     """Costs by query, each the same for all its edges."""
     keep = {e: per_row_s[q] / len(es) for q, part in parts(of).items() for es in part.edges.values() for e in es}
     return RowCosts(
-        {s: line(0.0, 0.0) for s in STREAMS}, {e: line(0.0, c) for e, c in keep.items()}, {}, line(FIXED_S, 1.0)
+        {s: plane(0.0) for s in STREAMS}, {e: line(0.0, c) for e, c in keep.items()}, {}, line(FIXED_S, 1.0)
     )
 
 
@@ -75,6 +76,14 @@ def line(fixed: float, per_row: float, samples: int = 10) -> Line:
     found = Line()
     for rows in range(1, samples + 1):
         found = found.learn(rows, fixed + per_row * rows)
+    return found
+
+
+def plane(per_row: float, per_skipped: float | None = None) -> Plane:
+    found, skipped_s = Plane(), per_row if per_skipped is None else per_skipped
+    for rows in range(1, 11):
+        for skipped in (0, 7 * rows):
+            found = found.learn(rows, skipped, per_row * rows + skipped_s * skipped)
     return found
 
 
@@ -269,13 +278,41 @@ def test_what_spark_takes_between_epochs_is_no_room_for_rows():
 
 def test_where_reading_takes_the_capacity_rows_are_still_kept_in_proportion():
     of = workload(*THREE)
-    reading = {"s": line(0.0, 20e-4), "r": line(0.0, 0.0)}
+    reading = {"s": plane(20e-4), "r": plane(0.0)}
     state = Shedding(replace(costs(of, DEAR), read=reading))
     queries = {name: plan.query for name, plan in of.queries.items()}
     asked = Asked({"s": ROWS}, {}, 1.0, False, TRIGGER_S)
     made, _ = decide_shedding(state, parts_of(of, of.queries, STREAMS), queries, replace(SHED, objective="fair"), asked)
     assert min(made.kept.values()) == pytest.approx(CAPACITY_S / (ROWS * 27e-4), rel=0.05)
     assert "reading alone takes" in made.reason
+
+
+def test_rows_that_no_edge_keeps_take_less_than_those_that_are_evaluated():
+    """Reading takes 10e-4 s of an evaluated row, 1e-4 s of another; an edge takes 1e-4 s."""
+    of = workload(BY_K)
+    reading = {"s": plane(10e-4, 1e-4), "r": plane(0.0)}
+    state = Shedding(replace(costs(of, {"q0": 1e-4}), read=reading))
+    asked, rows = Asked({"s": 2000.0}, {}, 1.0, False, TRIGGER_S), 2000.0
+    kept = {}
+    for name, buckets in (("known", {}), ("protected", dict.fromkeys(edges_of(of, "q0"), (1.0,) * 64))):
+        made, _ = decide_shedding(replace(state, buckets=buckets), parts_of(of, of.queries, STREAMS), {}, SHED, asked)
+        kept[name] = made.kept["q0"]
+    assert kept["known"] == pytest.approx((CAPACITY_S - rows * 1e-4) / (rows * 10e-4), rel=0.02)
+    # Where rare keys are protected all rows are evaluated: the edge keeps its part of the capacity, as little as it is.
+    assert kept["protected"] == pytest.approx(CAPACITY_S / (rows * 11e-4), rel=0.02)
+
+
+def test_answers_have_what_they_have_lately_taken_and_a_fifth_at_most():
+    of = workload(BY_K)
+    state = Shedding(costs(of, {"q0": CAPACITY_S / ROWS}), OverloadState(overloaded=True))
+    asked = Asked({"s": ROWS}, {}, 1.0, False, TRIGGER_S)
+    found = []
+    for answer_s in (0.05, 0.0, 0.9):
+        made, state = decide_shedding(
+            state, parts_of(of, of.queries, STREAMS), {}, SHED, replace(asked, answer_s=answer_s)
+        )
+        found.append(made.capacity_s)
+    assert found == pytest.approx([CAPACITY_S - 0.05, CAPACITY_S - 0.045, CAPACITY_S - 0.2])
 
 
 def test_edges_that_protect_have_a_fraction_for_each_bucket():

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,13 @@ from headrace.policies.shedding import RowSample
 
 SCHEMA = "ts TIMESTAMP, k STRING, g INT, x DOUBLE, seq BIGINT"
 QUERIES = {
-    "total": "SELECT COUNT(*) AS n, SUM(x) AS v FROM s [WINDOW 4 s SLIDE 2 s]",
+    "total": "SELECT COUNT(*) AS n, SUM(x + 0) AS v FROM s [WINDOW 4 s SLIDE 2 s]",
     "by_key": "SELECT k, COUNT(*) AS n FROM s [WINDOW 4 s SLIDE 2 s] GROUP BY k",
     "finished": "SELECT g, COUNT(*) + 1 AS n FROM s [WINDOW 4 s SLIDE 2 s] GROUP BY g HAVING COUNT(*) > 0",
 }
-# Seconds of an epoch that a row on an edge takes, and those of an epoch without rows: 0.7 s fit an epoch of a second.
+# Seconds of an epoch that a row on an edge takes, and those of an epoch without rows: 0.8 s fit an epoch of a second.
 ROW_S, FIXED_S = 1e-4, 0.1
-# Rows of each epoch, of a second each: what all three synopses can take is 2300.
+# Rows of each epoch, of a second each: what all three synopses can take is 2700.
 CALM, BURST = 1000, 12_000
 EPOCHS = (CALM, CALM + 200, CALM - 200, CALM, BURST, BURST, CALM, CALM)
 
@@ -80,7 +80,7 @@ class Seen:
             on_epoch=lambda manifest: self.manifests.__setitem__(manifest.epoch, manifest),
             on_note=self.notes.append,
             measured=measured,
-            asked=lambda asked: replace(asked, between_s=0.0),
+            asked=lambda asked: replace(asked, between_s=0.0, answer_s=0.0),
         )
 
     @property
@@ -102,6 +102,7 @@ def pipeline(
     scaled: bool = False,
     protect: str | None = None,
     joined: bool = False,
+    queries: Mapping[str, str] = QUERIES,
 ) -> Any:
     pipe = hr.Pipeline("shedding")
     for name, folder in (("s", "in"), ("r", "others"))[: 1 + joined]:
@@ -109,7 +110,7 @@ def pipeline(
         pipe.stream(name, rows, time="ts", lateness="0 seconds")
     if joined:
         pipe.query("pairs", PAIRS, sink=hr.parquet(f"{root}/pairs"), weight=3.0)
-    for name, sql in QUERIES.items():
+    for name, sql in queries.items():
         pipe.query(
             name,
             sql,
@@ -123,14 +124,16 @@ def pipeline(
 
 
 def run(spark: Any, root: Path, seen: Seen, **given: Any) -> None:
-    """Runs the pipeline over all its files and answers every window."""
-    queries = {key: given.pop(key) for key in ("never", "weights", "scaled", "protect", "joined") if key in given}
+    """Runs the pipeline over all its files and answers every window, unless it is said not to `flush`."""
+    of_queries = ("never", "weights", "scaled", "protect", "joined", "queries")
+    queries, flush = {key: given.pop(key) for key in of_queries if key in given}, given.pop("flush", True)
     probe = given.pop("probe", lambda _: None)
     started = pipeline(spark, root, **queries).start(
         spark, f"{root}/state", trigger="0 seconds", bins=2, hooks=seen.hooks(probe), **given
     )
     started.process_all_available()
-    started.flush()
+    if flush:
+        started.flush()
     started.stop()
 
 

@@ -74,8 +74,9 @@ class Feed:
 
 @dataclass
 class Seen:
-    """Manifests and decisions of a run, each with the wall time at which it came."""
+    """Manifests and decisions of a run with a trigger, each with the wall time at which it came."""
 
+    trigger_s: float = TRIGGER_S
     manifests: list[tuple[float, Manifest]] = field(default_factory=list)
     decisions: dict[int, EpochDecision] = field(default_factory=dict)
 
@@ -90,6 +91,6 @@ class Seen:
         found, before = [], None
         for at, manifest in self.manifests:
             if before is not None and begin_s <= at < end_s:
-                found.append((at, (at - before) / TRIGGER_S))
+                found.append((at, (at - before) / self.trigger_s))
             before = at - manifest.observed.seconds
         return found

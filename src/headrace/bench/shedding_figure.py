@@ -20,7 +20,7 @@ from headrace.language import bind_query, parse_schema
 from headrace.model import Pipeline, Stream
 from headrace.planning import edges_of
 from headrace.planning.explain import plan_pipeline
-from headrace.planning.shedding import HEADROOM
+from headrace.planning.shedding import ANSWERS, HEADROOM
 from headrace.policies.shedding import (
     Branch,
     Input,
@@ -98,7 +98,8 @@ def _play(spark: SparkSession, home: Path, seconds: float, shedding: str) -> dic
         run = pipe.start(spark, str(out / "state"), trigger=f"{EPOCH_S:g} seconds", hooks=hooks, shedding=shedding)
     run.stop()
     lags = seen.lags(feed.began_s, math.inf)
-    best = [_best(came, other_s) for came, other_s in zip(seen.came, seen.other_s, strict=True)]
+    answers = (manifest.shedding.answers_s for _, manifest in seen.manifests)
+    best = [_best(*each) for each in zip(seen.came, seen.other_s, answers, strict=False)]
     calm = sum(at < feed.began_s + CALM_S for at in seen.at_s)
     got = sum(sum(each.values()) for each in seen.rows[calm + FIRST :])
     return {
@@ -124,9 +125,9 @@ def _edges() -> dict[str, str]:
     return {edge: name for name in QUERIES for edge in edges_of(workload, name)}
 
 
-def _best(came: int, other_s: float) -> float:
-    """The most rows that queries can get of an epoch's rows, in what its own work leaves of its time."""
-    left_s = max(1e-9, EPOCH_S * (1 - HEADROOM) - other_s)
+def _best(came: int, other_s: float, answers_s: float = 0.0) -> float:
+    """The most rows that queries can get of an epoch's rows, in what its own work and answers leave of its time."""
+    left_s = max(1e-9, EPOCH_S * (1 - HEADROOM) - min(answers_s, ANSWERS * EPOCH_S) - other_s)
     branches = tuple(Branch(name, cost, queries=(name,)) for name, cost in COSTS_S.items())
     network = Network((Place("epoch", (Input("r", branches),), left_s),))
     rates = {Port("epoch", "r"): float(came)}

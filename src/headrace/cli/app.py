@@ -248,10 +248,10 @@ def bench(
                                              "alternating_vs_static. placement: strategies against the optimum, "
                                              "without Spark. Ratios: optimal_over_brute_force, "
                                              "in_network_over_optimal, seconds_490_sites. shedding: a burst of five "
-                                             "times the capacity. Ratios: kept_over_capacity, lag_epochs_after, "
-                                             "vs_throttled_spark. simulate: what `headrace simulate` predicts from a "
-                                             "run, and what it then does. Ratios: used_* and lag_* of sharing, join, "
-                                             "overload.",
+                                             "times the capacity. Ratios: kept_over_capacity, kept_over_allowed, "
+                                             "lag_epochs_after, vs_throttled_spark. simulate: what `headrace "
+                                             "simulate` predicts from a run, and what it then does. Ratios: used_* and "
+                                             "lag_* of sharing, join, overload.",
                                         show_default=False)],
     out: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work; ratios are rough.")] = False,

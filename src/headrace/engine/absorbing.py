@@ -13,7 +13,7 @@ from headrace.engine.state.retention import EVER
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.trial import Trial
 from headrace.kernels.absorb import Absorbed, AbsorbTask, Bounds, EpochColumns
-from headrace.model import EpochDecision, Stream
+from headrace.model import EpochDecision, Stream, threshold
 from headrace.planning import Workload
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Absorbing:
             if not trial:
                 self._probe("mid-state")
             taking, shape = self._shape(standing.workload, names, standing.streams, decision, self._corrupt)
-            rows = batch.selectExpr(*shape.bound(bounds, _seeds(standing.streams, decision)))
+            rows = batch.selectExpr(*shape.bound(bounds, *_hashes(standing.streams, decision, taking)))
             key = names, _hashed(standing.streams, decision)
             if key not in self._schemas:
                 self._schemas[key] = arrow_schema(rows)
@@ -81,7 +81,7 @@ class Absorbing:
 
         def over_rows(names: tuple[str, ...], trial: bool) -> Absorbed:
             taking, shape = self._shape(standing.workload, names, (stream,), decision)
-            projected = made.selectExpr(*shape.bound(bounds, _seeds((stream,), decision)))
+            projected = made.selectExpr(*shape.bound(bounds, *_hashes((stream,), decision, taking)))
             folder, keep = None if trial else self._folder, _keep((stream,), decision)
             task = AbsorbTask(folder, decision.epoch, bounds, shape, taking.slicings, keep)
             return sum(self._io.over(projected, arrow_schema(projected), task, makes_files=not trial), Absorbed())
@@ -119,9 +119,13 @@ def _hashed(streams: Sequence[Stream], decision: EpochDecision) -> Hashed:
     return tuple((s.name, () if a is None else a.hashed) for s, a in zip(streams, admissions, strict=True))
 
 
-def _seeds(streams: Sequence[Stream], decision: EpochDecision) -> list[int]:
+def _hashes(streams: Sequence[Stream], decision: EpochDecision, taking: Taking) -> tuple[list[int], list[int]]:
+    """By stream the seed of its hashes, and the greatest hash of a row that some edge keeps."""
     admissions = [decision.admissions.get(stream.name) for stream in streams]
-    return [0 if admission is None else admission.seed for admission in admissions]
+    seeds = [0 if admission is None else admission.seed for admission in admissions]
+    most = [1.0 if a is None else a.most_of(taking.edges_of(s.name)) for s, a in zip(streams, admissions, strict=True)]
+    # Spark cannot read the least number as a literal.
+    return seeds, [min(max(threshold(part), 1 - 2**63), 2**63 - 1) for part in most]
 
 
 def _buckets(decision: EpochDecision) -> dict[str, tuple[float, ...]]:

@@ -30,14 +30,14 @@ from headrace.engine.state.choose_io import choose_io, verify_state
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.state.storage import LocalStorage, Storage, open_storage
 from headrace.engine.state.terms import setting_terms
-from headrace.engine.state.workload import description_of, plan_workload
+from headrace.engine.state.workload import description_of, plan_workload, shedding_of
 from headrace.engine.watch.hooks import Hooks
 from headrace.engine.watch.metrics import MetricsPage
 from headrace.engine.watch.metrics_server import MetricsServer
 from headrace.errors import Problem, SpecError
 from headrace.hiding import hide
 from headrace.model import LinkEnds, Pipeline, SettingTerms, Stream
-from headrace.planning import columns_in_use, plan_query
+from headrace.planning import columns_in_use, part_queries, plan_query
 from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
@@ -166,12 +166,15 @@ class _Starting:
         """Where the engine stands before its first epoch: who shares what, where each query goes on, and its sink."""
         manifest = self.point.latest()
         known = {} if manifest is None else manifest.queries
-        plans = {query.name: plan_query(query) for query in self.judged.queries}
+        shed = {} if manifest is None else shedding_of(self.point, manifest)
+        texts = {query.name: query.sql for query in self.pipeline.queries}
+        going_on = {name: how for name, (sql, how) in shed.items() if texts.get(name) == sql}
+        queries = part_queries(self.judged.queries, self.pipeline.engine, going_on)
+        plans = {query.name: plan_query(query) for query in queries}
         over = {name: state for name, state in known.items() if name in plans and is_over(state, plans[name].query)}
         plans = {name: plan for name, plan in plans.items() if name not in over}
         before = None if manifest is None else description_of(self.point, manifest)
         workload = plan_workload(plans, self.pipeline.streams, before, manifest.coverage if manifest else {})
-        texts = {query.name: query.sql for query in self.pipeline.queries}
         refused = {name: QueryState(texts[name], failed=cause) for name, cause in self.judged.refused.items()}
         manifest = carry_over(manifest, workload, refused | over, self.hooks.on_note)
         sinks = {

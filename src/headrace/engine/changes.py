@@ -21,7 +21,7 @@ from headrace.engine.watch.hooks import Hooks
 from headrace.engine.watch.metrics_server import MetricsServer
 from headrace.errors import Problem, SpecError
 from headrace.model import Pipeline, Query, Step, Stream
-from headrace.planning import Workload, columns_in_use, plan_query, with_kept
+from headrace.planning import Workload, columns_in_use, part_queries, plan_query, with_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,8 +104,12 @@ class _Change:
     def plan(self, workload: Workload, manifest: Manifest) -> tuple[Workload, Manifest, dict[str, Sink]]:
         """The workload, the state to go on from, and the sinks; no epoch is under way."""
         parts, states = self.parts, manifest.queries
-        new = {name: plan_query(q) for name, q in self.coming.items() if not is_over(states.get(name), q)}
         old = {n: plan for n, plan in workload.queries.items() if n in self.after and n not in self.coming}
+        together = [*(plan.query for plan in old.values()), *self.coming.values()]
+        going_on = {name: plan.query.shedding for name, plan in old.items()}
+        parted = part_queries(together, parts.pipeline.engine, going_on)
+        coming = [query for query in parted if query.name in self.coming]
+        new = {query.name: plan_query(query) for query in coming if not is_over(states.get(query.name), query)}
         planned = plan_workload({**old, **new}, parts.pipeline.streams, workload, manifest.coverage)
         others = {name: state for name, state in states.items() if name in self.after and name not in planned.queries}
         opened = {name: self._sink(query, name in states) for name, query in self.coming.items()}

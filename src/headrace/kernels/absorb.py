@@ -25,6 +25,7 @@ __all__ = [
     "BUCKETS",
     "GREATEST",
     "LEAST",
+    "MOST",
     "SEED",
     "AbsorbTask",
     "Absorbed",
@@ -43,8 +44,9 @@ SLAB_ROWS = 1_000_000
 SAMPLE_ROWS, HEAVIEST = 20_000, 16
 # Buckets that values of a key are hashed into where rare ones are protected.
 BUCKETS = 64
-# Stand for the bounds and the seeds until an epoch has them; NUL cannot be part of a query.
-LEAST, GREATEST, SEED = "\0least\0", "\0greatest\0", "\0seed\0"
+# Stand for the bounds, the seeds and the greatest hashes of kept rows until an epoch has them; NUL cannot be part of a
+# query.
+LEAST, GREATEST, SEED, MOST = "\0least\0", "\0greatest\0", "\0seed\0", "\0most\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +109,23 @@ class EpochColumns:
     stores: tuple[tuple[str, tuple[RowColumns, ...]], ...] = ()
     hashes: tuple[str | None, ...] = ()  # by stream the column that rows are shed by
 
-    def bound(self, bounds: Sequence[Bounds], seeds: Sequence[int] = ()) -> list[str]:
-        """The columns with an epoch's bounds, and the seeds of its hashes by stream, in place."""
-        seed = f"array({', '.join(f'{each:d}L' for each in seeds)})"
-        least = f"array({', '.join(f'{b.least_us:d}L' for b in bounds)})"
-        greatest = f"array({', '.join(f'{b.greatest_us:d}L' for b in bounds)})"
-        return [sql.replace(LEAST, least).replace(GREATEST, greatest).replace(SEED, seed) for sql in self.select]
+    def bound(self, bounds: Sequence[Bounds], seeds: Sequence[int] = (), most: Sequence[int] = ()) -> list[str]:
+        """The columns with an epoch's bounds in place; by stream the seed of its hashes, and the greatest hash that a
+        row has which some edge keeps."""
+        numbers = {
+            LEAST: [each.least_us for each in bounds],
+            GREATEST: [each.greatest_us for each in bounds],
+            SEED: seeds,
+            MOST: most,
+        }
+        told = {mark: f"array({', '.join(f'{each:d}L' for each in values)})" for mark, values in numbers.items()}
+        return [_filled(sql, told) for sql in self.select]
+
+
+def _filled(sql: str, told: Mapping[str, str]) -> str:
+    for mark, values in told.items():
+        sql = sql.replace(mark, values)
+    return sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,16 +288,19 @@ class AbsorbTask:
                         meter.count(edge, offered, taken["_t"] // pane_us * pane_us, pane_us)
         parts, heavy = list(self._parts(partials, meter)), dict[str, tuple[Heavy, ...]]()
         for id_, frames in kept.items():
-            frame = pl.concat(frames)
-            if not frame.is_empty():
-                heavy[id_] = _heaviest(frame)
-                parts += ((id_, 1, bin_, part) for bin_, part in _sliced(frame, self.slicings.get(id_, Slicing())))
+            with meter.at(self._first_edge(id_)):
+                frame = pl.concat(frames)
+                if not frame.is_empty():
+                    heavy[id_] = _heaviest(frame)
+                    slicing = self.slicings.get(id_, Slicing())
+                    parts += ((id_, 1, bin_, part) for bin_, part in _sliced(frame, slicing))
         rows: dict[str, int] = {}
         for synopsis, _, _, frame in parts:
             rows[synopsis] = rows.get(synopsis, 0) + frame.height
         apart = {id_ for id_, slicing in self.slicings.items() if slicing.apart}
         slices = {(id_, number): frame.height for id_, _, number, frame in parts if id_ in apart}
-        chunks = self._chunks(parts, apart)
+        with meter.among({self._first_edge(id_): cells for id_, cells in _cells(parts).items()}):
+            chunks = self._chunks(parts, apart)
         meter.read(counts)
         return Absorbed(chunks, counts, rows, heavy, shed, slices, meter.worked, meter.panes, meter.buckets)
 
@@ -304,6 +320,12 @@ class AbsorbTask:
 
     def _edge(self, stream: int, node: str) -> str:
         return edge_into(node, self.projection.streams[stream])
+
+    def _first_edge(self, node: str) -> str:
+        """The edge that pays for what is done with the rows of all edges into a synopsis or a store."""
+        feeds = {layout.id: each[0].stream for layout, each in self.projection.feeds}
+        feeds |= {id_: each[0].stream for id_, each in self.projection.stores}
+        return self._edge(feeds[node], node)
 
     def _judged(self, slab: pa.Table, counts: dict[str, StreamCount], shed: dict[str, Shed]) -> Passed:
         """The admitted rows of each stream; what came, and what edges shed of it, is counted."""
@@ -408,6 +430,15 @@ class _Meter:
         yield
         self.worked[edge] = self.worked.get(edge, Worked()) + Worked(0, time.perf_counter() - began)
 
+    @contextmanager
+    def among(self, sizes: Mapping[str, int]) -> Iterator[None]:
+        """Time that edges share, in proportion to sizes."""
+        began, total = time.perf_counter(), sum(sizes.values())
+        yield
+        took = time.perf_counter() - began
+        for edge, size in sizes.items():
+            self.worked[edge] = self.worked.get(edge, Worked()) + Worked(0, took * size / total if total else 0.0)
+
     def rows(self, edge: str, rows: int) -> None:
         self.worked[edge] = self.worked.get(edge, Worked()) + Worked(rows, 0.0)
 
@@ -433,6 +464,14 @@ class _Meter:
         mine = self.buckets.setdefault(edge, {})
         for bucket, rows in buckets.drop_nulls().value_counts(name="n").iter_rows():
             mine[bucket] = mine.get(bucket, 0) + rows
+
+
+def _cells(parts: Sequence[tuple[str, int, int, pl.DataFrame]]) -> dict[str, int]:
+    """By synopsis and store how many values its parts have."""
+    found: dict[str, int] = {}
+    for id_, _, _, frame in parts:
+        found[id_] = found.get(id_, 0) + frame.height * frame.width
+    return found
 
 
 def _slabs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

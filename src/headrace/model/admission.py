@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 __all__ = ["Admission", "Shed", "edge_into", "threshold"]
@@ -48,6 +48,14 @@ class Admission:
                 raise ValueError(f"edge '{edge}' keeps fractions from 0 to 1 of buckets, if it sheds, not {parts}")
         if self.keep and not self.hashed:
             raise ValueError("a hash needs columns")
+
+    def most_of(self, edges: Iterable[str]) -> float:
+        """The fraction of the stream's rows of which some of these edges may keep each; no edge keeps any other row.
+
+        >>> Admission(("ts",), 1, {"s>a": 0.3, "s>b": 0.5}).most_of(["s>a", "s>b"])
+        0.5
+        """
+        return max((max(self.buckets.get(edge, (self.keep.get(edge, 1.0),))) for edge in edges), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,14 @@ class QueryShedding:
     """What a query's file says of shedding.
 
     It loses no row (`never`), or sums and counts are scaled to all rows (`scale`), and rare values of a GROUP BY column
-    are kept before frequent ones (`protect`).
+    are kept before frequent ones (`protect`). The planner, and not the file, says whether its panes are kept `apart`
+    from those of lighter queries.
     """
 
     never: bool = False
     scale: bool = False
     protect: str | None = None
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if self.never and (self.scale or self.protect):

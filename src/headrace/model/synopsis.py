@@ -56,6 +56,7 @@ class Measure:
 class Synopsis:
     """Which rows are kept, by pane, and by what group keys and detail; equal synopses are one.
 
+    Rows that are kept `apart` are those of heavy queries, which under overload lose fewer of them than others do.
     Neither the length of the panes nor the measures kept belong to its identity: both follow the queries it serves.
     """
 
@@ -63,6 +64,7 @@ class Synopsis:
     keys: tuple[DataType, ...]
     detail: DataType | None = None
     keep: int | None = None
+    apart: bool = False
 
     @property
     def id(self) -> str:
@@ -73,6 +75,7 @@ class Synopsis:
                 [str(key) for key in self.keys],
                 str(self.detail),
                 self.keep,
+                *(["apart"] if self.apart else []),
             ]
         )
 

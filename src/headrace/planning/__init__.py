@@ -23,6 +23,7 @@ from headrace.planning.joining import (
     window_us,
 )
 from headrace.planning.map_svg import draw_svg
+from headrace.planning.parting import part_queries
 from headrace.planning.placed import Placed, place
 from headrace.planning.placing import placement_problem
 from headrace.planning.plan import plan_query
@@ -123,6 +124,7 @@ __all__ = [
     "learn_join",
     "may_shed_join",
     "nodes_of",
+    "part_queries",
     "parts_of",
     "place",
     "placement_problem",

@@ -25,6 +25,7 @@ from headrace.planning.flow import FlowPlan, NodePlan
 from headrace.planning.graph import build_graph
 from headrace.planning.graph_drawing import graph_json
 from headrace.planning.join import JoinPlan
+from headrace.planning.parting import part_queries
 from headrace.planning.placed import place
 from headrace.planning.plan import plan_query
 from headrace.planning.rates import KnownRates
@@ -44,7 +45,7 @@ def plan_pipeline(pipeline: Pipeline) -> tuple[Workload, dict[str, str]]:
     """The workload of a pipeline as it would start, and why queries that cannot be run are not part of it."""
     plans: list[AnswerPlan | FlowPlan] = []
     refused: dict[str, str] = {}
-    for query in pipeline.queries:
+    for query in part_queries(pipeline.queries, pipeline.engine, {}):
         try:
             plans.append(plan_query(query))
         except SpecError as problem:

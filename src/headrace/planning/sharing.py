@@ -291,6 +291,8 @@ def _positions(wanted: Synopsis, other: Synopsis) -> tuple[int, ...] | None:
     """Where the wanted keys are among the other's; None if its rows cannot be made of the other's."""
     if wanted.keep is not None or other.keep is not None or len(wanted.feeds) != len(other.feeds):
         return None
+    if wanted.apart != other.apart:
+        return None
     found: set[tuple[int, ...]] = set()
     for ours, theirs in zip(wanted.feeds, other.feeds, strict=True):
         if ours.stream != theirs.stream or ours.detail != theirs.detail:

@@ -70,17 +70,24 @@ __all__ = [
     "edges_of",
     "epoch_seconds",
     "even_spread_offers",
+    "objective_of",
     "parts_of",
     "protected_edges",
     "with_kept",
 ]
 
-# Of an epoch's time that rows may not take: it is for the answers, which get no less.
-HEADROOM = 0.2
+# Of an epoch's time that nothing is planned into, because no epoch is like the last.
+HEADROOM = 0.08
+# Of an epoch's time that is for the answers as long as they need it. Rows are not shed to let answers have more.
+ANSWERS = 0.2
+# How much of the most that answers have taken counts an epoch later: they come with some epochs and not with others.
+FADING = 0.9
 # What epochs are to take when one follows the other without a pause.
 UNPACED_S = 1.0
 # An epoch is at least so many times as long as one without rows, whatever the trigger: else fixed costs leave no room.
 LEAST_EPOCH = 2.5
+# Where reading takes more than this part of what fits an epoch, shedding cannot hold the lag.
+MOST_READING = 0.9
 # Tables have two points and more along each input; beyond so many streams the linear program plans instead.
 MOST_INPUTS = 10
 # What is kept of an edge is decided to so many digits; what is as good as everything is everything.
@@ -193,7 +200,7 @@ class Shedding(Remembered):
 
     `panes` has by edge the accounts of its panes, while windows reach them; `queries` by query those of all its rows;
     `rows_per_byte` what files hold, by stream; `other_s` what the last epoch took besides the answers of aggregates;
-    `between_s` what Spark takes between two epochs, on average.
+    `between_s` what Spark takes between two epochs, on average; `answers_s` the most that answers have taken of late.
     """
 
     KIND: ClassVar[str] = "shedding"
@@ -207,6 +214,7 @@ class Shedding(Remembered):
     rows_per_byte: Mapping[str, float] = field(default_factory=dict)
     other_s: float = 0.0
     between_s: float = 0.0
+    answers_s: float = 0.0
 
     @property
     def outlives_queries(self) -> bool:
@@ -304,7 +312,8 @@ def decide_shedding(
     """What an epoch sheds, with the reason, and what is remembered of the judgement."""
     costs, fixed_s = state.costs, state.costs.fixed_s + asked.between_s
     epoch_s = epoch_seconds(asked.trigger_s, fixed_s)
-    capacity_s = max(0.0, epoch_s * (1 - HEADROOM) - fixed_s)
+    answers_s = max(asked.answer_s, FADING * state.answers_s)
+    capacity_s = max(0.0, epoch_s * (1 - HEADROOM) - min(answers_s, ANSWERS * epoch_s) - fixed_s)
     work = {stream: _work_s(costs, parts, stream) for stream in asked.coming.keys() | asked.behind.keys()}
     coming_s = sum(rows * work[stream] for stream, rows in asked.coming.items())
     behind_s = sum(rows * work[stream] for stream, rows in asked.behind.items())
@@ -314,7 +323,7 @@ def decide_shedding(
     rows = {stream: count * scale for stream, count in asked.coming.items()}
     needs_s = fixed_s + (found.demand_s or found.state.arriving_s) + asked.answer_s
     # Answers alone may be too much; then no row is in the way.
-    late_s = asked.answer_s - HEADROOM * epoch_s
+    late_s = asked.answer_s - ANSWERS * epoch_s
     overloaded = found.overloaded or (late_s > 0 and needs_s > epoch_s)
     lag = Lag(
         found.waiting_s, found.trend_s, found.state.age_s, needs_s, epoch_s, overloaded and costs.are_known
@@ -323,7 +332,13 @@ def decide_shedding(
     if found.overloaded:
         offers[Remedy.SHED] = _to_shed(costs, parts, rows)
     remedies = choose_remedies(lag, offers, state.remedies)
-    after = replace(state, overload=found.state, remedies=remedies, between_s=round(asked.between_s, 4))
+    after = replace(
+        state,
+        overload=found.state,
+        remedies=remedies,
+        between_s=round(asked.between_s, 4),
+        answers_s=round(answers_s, 4),
+    )
     decision = SheddingDecision(
         settings.shedding,
         tuple(name for name in remedies.acting if name != Remedy.SHED or settings.shedding != "off"),
@@ -334,7 +349,8 @@ def decide_shedding(
     )
     if not found.overloaded or not remedies.acts(Remedy.SHED):
         return decision, after
-    keep, plan_reason = _plan(parts, costs, rows, capacity_s, queries, settings)
+    skip = {s: _skip_s(costs, parts, s, state.buckets) for s in rows}
+    keep, plan_reason = _plan(parts, costs, rows, skip, capacity_s, queries, settings)
     kept = _kept_by_query(parts, keep, rows, costs)
     if settings.shedding == "off":
         least = min(kept.values(), default=1.0)
@@ -368,6 +384,16 @@ def _work_s(costs: RowCosts, parts: Sequence[Part], stream: str) -> float:
     return costs.read_s(stream) + sum(_branch_s(costs, part, stream) for part in parts)
 
 
+def _skip_s(costs: RowCosts, parts: Sequence[Part], stream: str, protected: Iterable[str]) -> float:
+    """Seconds that a row of a stream takes if no edge keeps it.
+
+    Where some edge may keep any row, by its key, nobody knows before all expressions are evaluated.
+    """
+    edges = {edge for part in parts for edge in part.edges.get(stream, ())}
+    by_key = any(part.by_key and stream in part.edges for part in parts)
+    return costs.read_s(stream) if by_key or edges.intersection(protected) else costs.skip_s(stream)
+
+
 def _branch_s(costs: RowCosts, part: Part, stream: str) -> float:
     return sum(costs.keep_s(edge) * costs.share_of(edge) for edge in part.edges.get(stream, ()))
 
@@ -392,24 +418,30 @@ def _plan(
     parts: Sequence[Part],
     costs: RowCosts,
     rows: Mapping[str, float],
+    skip: Mapping[str, float],
     capacity_s: float,
     queries: Mapping[str, Query],
     settings: EngineSettings,
 ) -> tuple[dict[str, float], str]:
-    """By edge the fraction to keep, of edges that shed, and why."""
-    read_s = sum(count * costs.read_s(stream) for stream, count in rows.items())
-    keep_s = sum(count * _branch_s(costs, part, stream) for stream, count in rows.items() for part in parts)
-    # Rows that are shed have been read. If reading takes the capacity, keeping rows still has its part of it: to shed
-    # all of them would make epochs hardly shorter.
-    least_s = capacity_s * keep_s / (keep_s + read_s) if keep_s else capacity_s
-    left_s = max(capacity_s - read_s, least_s, 1e-9)
+    """By edge the fraction to keep, of edges that shed, and why; `skip` are the seconds of a row that no edge keeps."""
+    read_s = sum(count * skip[stream] for stream, count in rows.items())
+    keep_s = sum(count * _work_s(costs, parts, stream) for stream, count in rows.items()) - read_s
+    # Rows that are shed have been read. If reading alone takes the capacity, rows are kept as if reading could be shed,
+    # too: to shed all of them would not hold the lag either.
+    only_reads = read_s > MOST_READING * capacity_s
+    left_s = capacity_s * keep_s / (keep_s + read_s) if only_reads and keep_s else capacity_s - read_s
+    left_s = max(left_s, 1e-9)
+    taken_s = {stream: max(0.0, costs.read_s(stream) - skip_s) for stream, skip_s in skip.items()}
     dropped = {each.name: each for each in _together(parts, rows)}
     if not dropped:
         return {}, "no rows come"
-    inputs = (Input(n, tuple(_branch(costs, part, e.rows) for part in e.parts)) for n, e in dropped.items())
+    inputs = (
+        Input(name, tuple(_branch(costs, part, each.rows) for part in each.parts), taken_s.get(name, 0.0))
+        for name, each in dropped.items()
+    )
     place = Place(PLACE, tuple(inputs), left_s)
     rates = {Port(PLACE, name): sum(each.rows.values()) for name, each in dropped.items()}
-    plan = _place_plan(place, rates, _objective(rates, queries, settings), settings.shedding)
+    plan = _place_plan(place, rates, objective_of(rates, queries, settings), settings.shedding)
     keep: dict[str, float] = {}
     for each in plan.inputs:
         for part, flow in zip(dropped[each.input].parts, each.branches, strict=True):
@@ -417,7 +449,7 @@ def _plan(
             if fraction < EVERYTHING and part.why_never is None:
                 streams = part.edges if part.by_key else (each.input,)
                 keep |= {edge: fraction for stream in streams for edge in part.edges[stream]}
-    return keep, plan.reason if capacity_s - read_s >= least_s else f"{plan.reason}; reading alone takes {read_s:.2f} s"
+    return keep, f"{plan.reason}; reading alone takes {read_s:.2f} s" if only_reads else plan.reason
 
 
 @dataclass(frozen=True)
@@ -458,7 +490,8 @@ def _branch(costs: RowCosts, part: Part, rows: Mapping[str, float]) -> Branch:
     return Branch(part.name, cost, max(share, 1e-9), queries=part.queries, never=part.why_never is not None)
 
 
-def _objective(rates: Mapping[Port, float], queries: Mapping[str, Query], settings: EngineSettings) -> Objective:
+def objective_of(rates: Mapping[Port, float], queries: Mapping[str, Query], settings: EngineSettings) -> Objective:
+    """What a pipeline wants of a plan, given the rows that are offered."""
     weights = {name: float(query.weight) for name, query in queries.items()}
     if settings.objective == "fair":
         return Fair(dict(rates), weights)

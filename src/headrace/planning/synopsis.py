@@ -148,7 +148,7 @@ def plan_answer(query: Query) -> AnswerPlan:
             drafts.append(draft)
         column = draft.add(kind, extra, _BIGINT if kind == "rows" else _INT)
         found.append((drafts.index(draft), aggregate, (column,), parameters))
-    demands = tuple(Demand(_build(draft, scans, root), tuple(draft.measures)) for draft in drafts)
+    demands = tuple(Demand(_build(draft, scans, root, query.shedding.apart), tuple(draft.measures)) for draft in drafts)
     return AnswerPlan(
         query,
         tuple(AggregateColumns(a, demands[i].synopsis.id, columns, p) for i, a, columns, p in found),
@@ -168,7 +168,7 @@ def argument_of(aggregate: Aggregate, scans: tuple[Scan, ...]) -> tuple[tuple[st
     return arguments, type_
 
 
-def _build(draft: _Draft, scans: tuple[Scan, ...], root: WindowAggregate) -> Synopsis:
+def _build(draft: _Draft, scans: tuple[Scan, ...], root: WindowAggregate, apart: bool) -> Synopsis:
     feeds = tuple(
         Feed(
             stream=scan.stream,
@@ -179,7 +179,7 @@ def _build(draft: _Draft, scans: tuple[Scan, ...], root: WindowAggregate) -> Syn
         for i, scan in enumerate(scans)
     )
     keys = tuple(column_of(scans[0], key).type for key in root.keys)
-    return Synopsis(feeds, keys, draft.detail_type, draft.keep)
+    return Synopsis(feeds, keys, draft.detail_type, draft.keep, apart)
 
 
 def scans_of(operator: Operator) -> tuple[Scan, ...]:

@@ -15,6 +15,10 @@ from headrace.policies.shedding.costs import RowCosts, RowSample, learn_row_cost
 READ_S, CHEAP_S, DEAR_S, FIXED_S, WALL = 1e-6, 2e-6, 20e-6, 0.25, 0.5
 
 
+# Of what reading takes, what a row takes on which no expression is evaluated.
+SKIP_S = 0.1 * READ_S
+
+
 def epoch(rows: int, kept: float = 1.0, noise: float = 0.0, rng: random.Random | None = None) -> RowSample:
     dear = int(rows * 0.3)
     edge_s = {"s>cheap": rows * kept * CHEAP_S, "s>dear": dear * DEAR_S}
@@ -33,6 +37,25 @@ def test_costs_of_edges_and_of_epochs_are_found():
     assert costs.keep_s("s>dear") == pytest.approx(WALL * DEAR_S, rel=0.15)
     assert costs.read_s("s") == pytest.approx(WALL * READ_S, rel=0.15)
     assert costs.share_of("s>dear") == pytest.approx(0.3, rel=0.01)
+
+
+def test_what_a_row_takes_that_no_edge_keeps_is_told_from_what_an_evaluated_one_takes():
+    rng, costs = random.Random(7), RowCosts()
+
+    def reads(rows: int, part: float) -> RowSample:
+        used = int(rows * part)
+        read_s = (0.05 + used * READ_S + (rows - used) * SKIP_S) * (1 + rng.gauss(0, 0.03))
+        kept = {"s>a": used}
+        return RowSample({"s": rows}, {"s": read_s}, {"s>a": rows}, kept, {"s>a": 0.0}, 0.1 + read_s, {"s": used})
+
+    for _ in range(20):
+        costs = learn_row_costs(costs, reads(rng.randrange(60_000, 140_000), 1.0))
+    assert costs.skip_s("s") == pytest.approx(costs.read_s("s"), rel=0.01), "nothing was ever skipped"
+    for _ in range(3):
+        costs = learn_row_costs(costs, reads(500_000, rng.choice([0.1, 0.2, 0.3])))
+    wall = costs.epoch.per_row
+    assert costs.read_s("s") == pytest.approx(wall * READ_S, rel=0.2)
+    assert costs.skip_s("s") == pytest.approx(wall * SKIP_S, rel=0.5)
 
 
 def test_a_cost_has_an_error_and_an_edge_that_nobody_measured_costs_what_others_do():

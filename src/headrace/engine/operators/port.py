@@ -22,7 +22,7 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState, QueryState
 from headrace.kernels.absorb import Absorbed, Slicing
 from headrace.kernels.chunks import Chunk
-from headrace.model import Counts, EpochDecision, Flush, JoinMeasures, KeyedMeasures, NodeDecision, Stream
+from headrace.model import Counts, EpochDecision, Flush, JoinMeasures, KeyedMeasures, NodeDecision, Stream, edge_into
 from headrace.planning import AnswerPlan, Derived, FlowPlan, Kept, RowStore, Workload
 from headrace.policies import StreamClock
 from headrace.policies.remedies import Remedy
@@ -81,6 +81,12 @@ class Taking:
         slicings = {**self.slicings, **other.slicings}
         counted, protected = {**self.counted, **other.counted}, {**self.protected, **other.protected}
         return Taking(self.kept + other.kept, self.stores + other.stores, slicings, counted, protected)
+
+    def edges_of(self, stream: str) -> tuple[str, ...]:
+        """The edges along which rows of a stream are taken."""
+        panes = (each.synopsis.id for each in self.kept if any(f.stream == stream for f in each.synopsis.feeds))
+        rows = (each.id for each in self.stores if any(f.stream == stream for f in each.feeds))
+        return tuple(edge_into(id_, stream) for id_ in (*panes, *rows))
 
 
 def _no_feed(stream: Stream, rows: DataFrame) -> Absorbed:

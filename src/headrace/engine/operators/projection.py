@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from headrace.kernels.absorb import BUCKETS, GREATEST, LEAST, SEED, EpochColumns, FeedColumns, RowColumns
+from headrace.kernels.absorb import BUCKETS, GREATEST, LEAST, MOST, SEED, EpochColumns, FeedColumns, RowColumns
 from headrace.kernels.panes import layout_of
 from headrace.model import SCALING, Feed, Measure, Stream, edge_into
 from headrace.planning import Kept, RowFeed, RowStore
@@ -26,12 +26,13 @@ def projection(
 ) -> EpochColumns:
     """The columns all synopses and row stores need of some streams, each distinct expression once.
 
-    An expression that could fail is evaluated for rows that are admitted and pass the query's filter, no others. The
-    bounds of admission come as array literals indexed by stream, which keeps the text of the generated code, and so
-    its compiled form, the same from epoch to epoch. `hashed` has the columns that rows are shed by, by stream;
-    `protected` by edge the number of the key whose buckets are told apart.
+    An expression is evaluated for rows that are admitted, that pass the query's filter and that some edge may keep, no
+    others: it could fail, and it takes time that rows which are shed must not take. The bounds of admission come as
+    array literals indexed by stream, which keeps the text of the generated code, and so its compiled form, the same
+    from epoch to epoch. `hashed` has the columns that rows are shed by, by stream; `protected` by edge the number of
+    the key whose buckets are told apart.
     """
-    select = _Select(streams)
+    select = _Select(streams, hashed or {})
     feeds = tuple(
         (
             layout_of(k.synopsis, k.measures, k.pane_us),
@@ -43,7 +44,7 @@ def projection(
         )
         for k in kept
     )
-    hashes = tuple(select.hash_of(stream, (hashed or {}).get(stream.name)) for stream in streams)
+    hashes = tuple(select.hash_of(stream) for stream in streams)
     rows = tuple((s.id, tuple(select.rows(f) for f in s.feeds if f.stream in select.position)) for s in stores)
     names = tuple(stream.name for stream in streams)
     return EpochColumns(select.texts(corrupt), feeds, names, bool(corrupt), rows, hashes)
@@ -52,44 +53,47 @@ def projection(
 class _Select:
     """Collects the columns of one SELECT over some streams."""
 
-    def __init__(self, streams: Sequence[Stream]) -> None:
+    def __init__(self, streams: Sequence[Stream], hashed: Mapping[str, tuple[str, ...]]) -> None:
         self.position = {stream.name: i for i, stream in enumerate(streams)}
         times = [f"unix_micros({stream.name}.`{stream.time}`)" for stream in streams]
         cases = " ".join(f"WHEN {i} THEN {time}" for i, time in enumerate(times))
         self._time = times[0] if len(times) == 1 else f"CASE _s {cases} END"
         self._admitted = f"({self._time} BETWEEN {LEAST}[_s] AND {GREATEST}[_s])"
+        self._hash = {stream.name: self._hashed(stream, hashed) for stream in streams if stream.name in hashed}
         self._names: dict[str, str] = {}  # by expression
 
     def feed(self, kept: Kept, number: int, source: Feed, bins: int, rare: int | None) -> FeedColumns:
         """The columns of a synopsis's feed of that number; `rare` is the number of the key whose buckets are told."""
-        own, passed = self._guards(source)
+        own, passed, kept_by_some = self._guards(source)
         keyed = bins > 1 and kept.synopsis.keys
         return FeedColumns(
             self.position[source.stream],
             self._column(source.where, own) if source.where else None,
-            tuple(self._column(sql, passed) for sql in source.keys),
-            self._column(source.detail, passed) if source.detail else None,
-            tuple(self._argument(measure, number, passed) for measure in kept.measures),
-            self._bucket(", ".join(source.keys), bins, passed) if keyed else None,
+            tuple(self._column(sql, kept_by_some) for sql in source.keys),
+            self._column(source.detail, kept_by_some) if source.detail else None,
+            tuple(self._argument(measure, number, kept_by_some) for measure in kept.measures),
+            self._bucket(", ".join(source.keys), bins, kept_by_some) if keyed else None,
+            # Buckets are counted of all rows.
             None if rare is None else self._bucket(source.keys[rare], BUCKETS, passed),
         )
 
     def rows(self, source: RowFeed) -> RowColumns:
         """The columns of a row store's feed."""
-        own, passed = self._guards(source)
+        own, _, kept_by_some = self._guards(source)
         return RowColumns(
             self.position[source.stream],
             self._column(source.where, own) if source.where else None,
-            tuple(self._column(sql, passed) for sql in source.columns),
-            self._column(f"xxhash64({', '.join(source.keys)})", passed) if source.keys else None,
+            tuple(self._column(sql, kept_by_some) for sql in source.columns),
+            self._column(f"xxhash64({', '.join(source.keys)})", kept_by_some) if source.keys else None,
         )
 
-    def hash_of(self, stream: Stream, names: Sequence[str] | None) -> str | None:
+    def hash_of(self, stream: Stream) -> str | None:
         """The column that rows of a stream are shed by, if they are."""
-        if names is None:
-            return None
-        fields = ", ".join(f"{stream.name}.`{name}`" for name in names)
-        return self._column(f"xxhash64({fields}, {SEED}[{self.position[stream.name]}])", None)
+        return self._column(self._hash[stream.name], None) if stream.name in self._hash else None
+
+    def _hashed(self, stream: Stream, hashed: Mapping[str, tuple[str, ...]]) -> str:
+        fields = ", ".join(f"{stream.name}.`{name}`" for name in hashed[stream.name])
+        return f"xxhash64({fields}, {SEED}[{self.position[stream.name]}])"
 
     def texts(self, corrupt: frozenset[str]) -> tuple[str, ...]:
         """The SELECT list: time, number of the stream, whether the row is unparseable, and what was collected."""
@@ -101,11 +105,15 @@ class _Select:
             select.append(f"COALESCE({bad}, false) AS _bad")
         return (*select, *(f"{sql} AS {name}" for sql, name in self._names.items()))
 
-    def _guards(self, source: Feed | RowFeed) -> tuple[str, str]:
-        """What holds for admitted rows of the source's stream, and for those of them that pass its filter."""
-        several = len(self.position) > 1
-        own = f"_s = {self.position[source.stream]} AND {self._admitted}" if several else self._admitted
-        return own, f"{own} AND ({source.where})" if source.where else own
+    def _guards(self, source: Feed | RowFeed) -> tuple[str, str, str]:
+        """What holds for admitted rows of the source's stream, for those of them that pass its filter, and for those
+        of these that some edge may keep."""
+        several, number = len(self.position) > 1, self.position[source.stream]
+        own = f"_s = {number} AND {self._admitted}" if several else self._admitted
+        hashed = self._hash.get(source.stream)
+        may_be_kept = own if hashed is None else f"{own} AND {hashed} <= {MOST}[{number}]"
+        where = f" AND ({source.where})" if source.where else ""
+        return own, own + where, may_be_kept + where
 
     def _argument(self, measure: Measure, number: int, guard: str) -> str | None:
         name = None if measure.arguments is None else self._column(measure.arguments[number], guard)

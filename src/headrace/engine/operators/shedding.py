@@ -163,6 +163,11 @@ class SheddingOperator:
             {edge: work.rows for edge, work in edges.items()},
             {edge: work.seconds for edge, work in edges.items()},
             moment.other_s,
+            {
+                name: round(rows[name] * admission.most_of(edge for edge in edges if edge.partition(">")[0] == name))
+                for name, admission in moment.decision.admissions.items()
+                if name in rows
+            },
         )
         sample = self._hooks.measured(sample)
         self._rate = {name: count / self._since_s for name, count in rows.items()} if self._since_s > 0 else {}

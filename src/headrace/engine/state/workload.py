@@ -14,6 +14,7 @@ from headrace.language import is_own_text
 from headrace.model import (
     Feed,
     Measure,
+    QueryShedding,
     QueryTerms,
     SettingTerms,
     Stream,
@@ -46,6 +47,7 @@ __all__ = [
     "read_description",
     "read_terms",
     "restored_workload",
+    "shedding_of",
 ]
 
 # Queries that were added to a run and have ended or failed since are remembered for `status`, so many of them.
@@ -89,6 +91,7 @@ def describe_workload(
                 "keys": [str(type_) for type_ in kept.synopsis.keys],
                 "detail": None if kept.synopsis.detail is None else str(kept.synopsis.detail),
                 "keep": kept.synopsis.keep,
+                "apart": kept.synopsis.apart,
                 "pane_us": kept.pane_us,
                 "measures": [[m.kind, m.arguments, str(m.type)] for m in kept.measures],
             }
@@ -116,6 +119,12 @@ def read_terms(value: Mapping[str, Any]) -> Terms:
         raise CorruptStateError(f"the checkpoint does not say what its last epoch was decided under: {exc}") from exc
 
 
+def shedding_of(checkpoint: Checkpoint, manifest: Manifest) -> dict[str, tuple[str, QueryShedding]]:
+    """By query that a manifest was committed with its SQL, and how it is shed."""
+    terms = {n: restored(QueryTerms, each) for n, each in checkpoint.workload(manifest.workload)["queries"].items()}
+    return {name: (each.sql, each.shedding) for name, each in terms.items() if name in manifest.queries}
+
+
 def description_of(checkpoint: Checkpoint, manifest: Manifest) -> Description:
     """The workload that a manifest was committed with, as far as its queries still run."""
     found = read_description(checkpoint.workload(manifest.workload))
@@ -136,6 +145,7 @@ def read_description(value: Mapping[str, Any]) -> Description:
                 tuple(type_of(type_) for type_ in item["keys"]),
                 None if item["detail"] is None else type_of(item["detail"]),
                 item["keep"],
+                item.get("apart", False) is True,
             ),
             tuple(
                 Measure(kind, None if arguments is None else tuple(arguments), type_of(type_))

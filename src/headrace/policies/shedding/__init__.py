@@ -4,8 +4,9 @@ network, rates, objective ─┬▶ fit/              feasible input tables, loo
                            ├▶ central.py        the optimum, by linear programming: strategy `central`
                            └▶ uncoordinated.py  every place for itself: the baseline
                               plan.py           what each of them returns, and the outcome that judges it
-costs.py     what rows cost, learned from epochs
+costs.py     what rows cost, learned from epochs as lines (line.py) and planes (plane.py) over rows
 overload.py  whether there is overload at all
+parting.py   which queries share no synopsis with others, so that they lose fewer rows
 """
 
 from headrace.policies.shedding.amounts import Amount
@@ -14,6 +15,7 @@ from headrace.policies.shedding.costs import RowCosts, RowSample, learn_row_cost
 from headrace.policies.shedding.network import Branch, Input, Network, Place, Port, expected, link, offered
 from headrace.policies.shedding.objective import Fair, Objective, Throughput, by_priority
 from headrace.policies.shedding.overload import Overload, OverloadState, Waiting, detect_overload
+from headrace.policies.shedding.parting import Sharer, part_sharers
 from headrace.policies.shedding.plan import InputPlan, Outcome, PlacePlan, Plan, load_of, outcome
 from headrace.policies.shedding.uncoordinated import plan_uncoordinated, take_in_turn
 
@@ -34,6 +36,7 @@ __all__ = [
     "Port",
     "RowCosts",
     "RowSample",
+    "Sharer",
     "Throughput",
     "Waiting",
     "by_priority",
@@ -44,6 +47,7 @@ __all__ = [
     "load_of",
     "offered",
     "outcome",
+    "part_sharers",
     "plan_centrally",
     "plan_uncoordinated",
     "take_in_turn",

@@ -7,11 +7,12 @@ to edge; how many seconds of an epoch a second of its tasks stands for, and what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.model import Estimate
 from headrace.policies.shedding.line import Line
+from headrace.policies.shedding.plane import Plane
 
 __all__ = ["RowCosts", "RowSample", "learn_row_costs"]
 
@@ -25,8 +26,9 @@ LEAST_SAMPLES = 3
 class RowSample:
     """One epoch: by stream and by edge its rows and the task-seconds they took, and the seconds of the epoch.
 
-    Rows of an edge are those that came along it (`offered`) and those that it kept. `seconds` leaves out the answers of
-    aggregates, whose cost does not depend on the epoch's rows.
+    Rows of an edge are those that came along it (`offered`) and those that it kept. Of the rows of a stream those that
+    no edge can keep are only read; on the others, which are `evaluated` (by default all), the queries' expressions are.
+    `seconds` leaves out the answers of aggregates, whose cost does not depend on the epoch's rows.
     """
 
     rows: Mapping[str, int]
@@ -35,6 +37,7 @@ class RowSample:
     kept: Mapping[str, int]
     edge_s: Mapping[str, float]
     seconds: float
+    evaluated: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class RowCosts:
     `epoch` are seconds of an epoch over all seconds of its tasks.
     """
 
-    read: Mapping[str, Line] = field(default_factory=dict)
+    read: Mapping[str, Plane] = field(default_factory=dict)
     keep: Mapping[str, Line] = field(default_factory=dict)
     selectivity: Mapping[str, Estimate] = field(default_factory=dict)
     epoch: Line = field(default_factory=Line)
@@ -57,16 +60,25 @@ class RowCosts:
     @property
     def fixed_s(self) -> float:
         """Seconds of an epoch that do not depend on its rows."""
-        tasks_s = sum(line.fixed for line in (*self.read.values(), *self.keep.values()))
+        tasks_s = sum(each.fixed for each in self.read.values()) + sum(each.fixed for each in self.keep.values())
         return self.epoch.fixed + self.epoch.per_row * tasks_s
 
     def read_s(self, stream: str) -> float:
-        """Seconds of an epoch per row of a stream, kept or not."""
-        return self.epoch.per_row * _per_row(self.read.get(stream), self.read)
+        """Seconds of an epoch per row of a stream that is read and evaluated, before any edge takes it."""
+        return self.epoch.per_row * _mean(each.per_row for each in self._reading(stream))
+
+    def skip_s(self, stream: str) -> float:
+        """Seconds of an epoch per row of a stream that no edge keeps; until rows were shed those of any row."""
+        return self.epoch.per_row * _mean(each.per_skipped for each in self._reading(stream))
+
+    def _reading(self, stream: str) -> tuple[Plane, ...]:
+        """What reading a stream takes; of a stream that was not measured yet what reading the others does."""
+        return (self.read[stream],) if stream in self.read else tuple(self.read.values())
 
     def keep_s(self, edge: str) -> float:
         """Seconds of an epoch per row that an edge keeps; of an edge not measured yet, the mean of the others."""
-        return self.epoch.per_row * _per_row(self.keep.get(edge), self.keep)
+        known = (self.keep[edge],) if edge in self.keep else tuple(self.keep.values())
+        return self.epoch.per_row * _mean(each.per_row for each in known)
 
     def error_s(self, edge: str) -> float:
         """How far `keep_s` is usually off; infinite where nothing was measured."""
@@ -79,10 +91,9 @@ class RowCosts:
         return 1.0 if known is None else min(1.0, max(0.0, known.mean))
 
 
-def _per_row(known: Line | None, others: Mapping[str, Line]) -> float:
-    if known is not None:
-        return known.per_row
-    return sum(each.per_row for each in others.values()) / len(others) if others else 0.0
+def _mean(values: Iterable[float]) -> float:
+    found = tuple(values)
+    return sum(found) / len(found) if found else 0.0
 
 
 def learn_row_costs(costs: RowCosts, sample: RowSample) -> RowCosts:
@@ -92,7 +103,7 @@ def learn_row_costs(costs: RowCosts, sample: RowSample) -> RowCosts:
     >>> for n in (1000, 3000, 2000):
     ...     made = RowSample({"s": n}, {"s": 0.1}, {"s>a": n}, {"s>a": n}, {"s>a": n * 1e-4}, 0.3 + n * 0.5e-4)
     ...     costs = learn_row_costs(costs, made)
-    >>> round(costs.keep_s("s>a") * 1e6, 3), round(costs.read_s("s"), 9), round(costs.fixed_s, 3), costs.are_known
+    >>> round(costs.keep_s("s>a") * 1e6, 3), round(costs.read_s("s"), 7), round(costs.fixed_s, 3), costs.are_known
     (50.0, 0.0, 0.3, True)
     """
     if not any(rows >= LEAST_ROWS for rows in sample.rows.values()):
@@ -100,7 +111,8 @@ def learn_row_costs(costs: RowCosts, sample: RowSample) -> RowCosts:
     read, keep, share = dict(costs.read), dict(costs.keep), dict(costs.selectivity)
     for stream, rows in sample.rows.items():
         if rows >= LEAST_ROWS:
-            read[stream] = read.get(stream, Line()).learn(rows, sample.read_s.get(stream, 0.0))
+            evaluated = min(rows, sample.evaluated.get(stream, rows))
+            read[stream] = read.get(stream, Plane()).learn(evaluated, rows - evaluated, sample.read_s.get(stream, 0.0))
     for edge, offered in sample.offered.items():
         rows = sample.rows.get(edge.partition(">")[0], 0)
         if rows >= LEAST_ROWS:
