@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -284,6 +285,20 @@ def _synopsis(kept: Kept) -> dict[str, Any]:
     }
 
 
+# A longer expression says less to a reader than the columns in it.
+SHOWN = 60
+
+
+def _shown(detail: str) -> str:
+    """What groups are told apart by besides their keys, for people; the expression of a sketch by its columns.
+
+    >>> _shown("logs.host"), _shown("CASE WHEN logs.ms > 0 THEN CAST(CEIL(LN(logs.ms) / 0.02) AS INT) + 1000000 END")
+    ('logs.host', 'buckets of logs.ms')
+    """
+    columns = dict.fromkeys(re.findall(r"\b[a-zA-Z_]\w*\.[a-zA-Z_]\w*", detail))
+    return detail if len(detail) <= SHOWN or not columns else f"buckets of {', '.join(columns)}"
+
+
 # How many Spark jobs an epoch takes, whatever its rows.
 JOBS = (
     "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 for all joins that "
@@ -304,7 +319,7 @@ def explain_text(pipeline: Pipeline, known: KnownRates | None = None) -> str:
         lines += ["", "synopses (partial aggregates by pane, kept once however many queries they serve)"]
     for id_, synopsis in value["synopses"].items():
         keys = ", ".join(synopsis["keys"]) or "no key"
-        detail = f", detail {synopsis['detail']}" if synopsis["detail"] else ""
+        detail = f", detail {_shown(synopsis['detail'])}" if synopsis["detail"] else ""
         where = f" where {synopsis['where']}" if synopsis["where"] else ""
         lines.append(
             f"  {id_}: panes of {synopsis['pane']} of {', '.join(synopsis['streams'])}{where} by {keys}{detail}"
