@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from headrace.bench import placement as bench
+from headrace.bench import placement_run
 from headrace.errors import SpecError
+from headrace.language import load_pipeline
 from headrace.model import Network
 from headrace.policies.placement import Flow, Infeasible, Part, Placement, Problem
 from headrace.policies.placement.optimal import optimal
 from headrace.policies.placement.warehouse import warehouse
+from headrace.sites import cut_as_placed
 
 NETWORK = Network(("a", "b", "c"), ((0, 10, 14), (10, 0, 5), (14, 5, 0)))
 # 8 bytes a second from a and 6 from b become 4 for c: at a they cost 6 x 10 + 4 x 14, at b 8 x 10 + 4 x 5, at c
@@ -66,6 +69,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "PLACEMENTS", {"cluster": (0.4, 0.2)})
     monkeypatch.setattr(bench, "BOUNDS", (None, 120.0))
     monkeypatch.setattr(bench, "MANY_SITES", 40)
+    monkeypatch.setattr(bench, "run_two_sites", lambda quick, say: (True, {"bytes_vs_warehouse": 9.0}, {"optimal": {}}))
 
 
 @pytest.mark.usefixtures("small")
@@ -76,7 +80,9 @@ def test_what_the_bench_reports(tmp_path: Path) -> None:
     told = bench.bench_placement(True, lines.append, [tmp_path / "net.gml"], [tmp_path / "rtt.csv"])
     assert told["bench"] == "placement"
     assert told["correct"]
-    assert told["ratios"].keys() == {"optimal_over_brute_force", "in_network_over_optimal", "seconds_490_sites"}
+    assert told["ratios"].keys() == {
+        "optimal_over_brute_force", "in_network_over_optimal", "seconds_490_sites", "bytes_vs_warehouse"
+    }  # fmt: skip
     assert told["ratios"]["optimal_over_brute_force"] == pytest.approx(1)
     assert told["ratios"]["in_network_over_optimal"] >= 1
     settings = told["measures"]["settings"]
@@ -92,6 +98,21 @@ def test_what_the_bench_reports(tmp_path: Path) -> None:
             assert row["at_sources"] + row["inside"] + row["at_proxy"] == pytest.approx(1, abs=1e-3)
     assert sum("in-network" in line for line in lines) == len(settings)
     json.dumps(told)
+
+
+@pytest.mark.usefixtures("small")
+def test_wrong_answers_of_sites_that_ran_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "run_two_sites", lambda quick, say: (False, {}, {}))
+    assert not bench.bench_placement(True, lambda line: None)["correct"]
+
+
+def test_what_runs_sends_panes_unless_everything_is_shipped(tmp_path: Path) -> None:
+    for strategy, panes, rows in (("optimal", 8, 0), ("warehouse", 0, 2)):
+        text = placement_run.PIPELINE.replace("%IN", str(tmp_path / "in")).replace("%STRATEGY", strategy)
+        (tmp_path / "p.yml").write_text(text)
+        links = cut_as_placed(load_pipeline(tmp_path / "p.yml"))["hub"].receives
+        carried = [link.panes is not None for link in links]
+        assert (carried.count(True), carried.count(False)) == (panes, rows)
 
 
 @pytest.mark.usefixtures("small")

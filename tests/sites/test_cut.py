@@ -20,6 +20,7 @@ from headrace.model import (
     Source,
     Stream,
 )
+from headrace.planning import plan_query
 from headrace.sites import SitePart, Where, cut, cut_as_placed
 
 PACKETS = Stream(
@@ -123,6 +124,59 @@ def test_what_each_site_runs(
                     assert ours[name].startswith("SELECT ")
                 case _:
                     assert text in ours[name]
+
+
+WHOLE = "SELECT COUNT(*) AS n FROM packets [WINDOW 1 min]"
+PLAIN = "SELECT src, length FROM packets WHERE port = 80"
+TOP_K = "SELECT src, approx_top_k(port, 3) AS k FROM packets [WINDOW 1 min] GROUP BY src"
+PANES = (
+    "SELECT packets.src AS k0, COUNT(*) AS n, SUM(packets.length) AS sum_ca513b66b9ce FROM packets WHERE "
+    "packets.port = 80 GROUP BY window(packets.`ts`, '60000000 microseconds'), packets.src"
+)
+
+
+@pytest.mark.parametrize(
+    ("queries", "partial", "wanted"),
+    [
+        pytest.param({"q": SUM}, ALL, 1, id="an aggregate that begins where rows are born sends panes"),
+        pytest.param({"q": SUM, "again": SUM}, ALL, 1, id="queries that keep the same panes share a link"),
+        pytest.param({"q": SUM, "n": WHOLE}, ALL, 2, id="others have links of their own"),
+        pytest.param({"q": SUM}, ALL - {("packets", "rome")}, 0, id="unless it begins at all births rows travel"),
+        pytest.param({"q": SUM, "p": PLAIN}, ALL, 0, id="what another query needs as rows travels as rows"),
+        pytest.param({"q": SUM, "k": TOP_K}, ALL, 0, id="the heaviest of a birth are not the heaviest of all"),
+    ],
+)
+def test_panes_travel_where_all_that_is_asked_can_be_merged(
+    queries: dict[str, str], partial: frozenset[tuple[str, str]], wanted: int
+) -> None:
+    parts = cut(pipeline(APART, **queries), Where(dict.fromkeys(queries, "hub"), ALL, partial))
+    links = parts["hub"].receives
+    (stream,) = parts["hub"].pipeline.streams
+    assert {query.name for query in parts["hub"].pipeline.queries} == set(queries)
+    assert stream.as_panes == bool(wanted)
+    assert len([link for link in links if link.panes]) == 2 * wanted
+    assert [column.name for column in stream.pane_columns] == list(
+        dict.fromkeys(link.panes for link in links if wanted)
+    )
+    if wanted:
+        assert parts["rome"].pipeline.queries[0].sql == PANES
+        (feed, *_) = {f for q in parts["hub"].pipeline.queries for d in plan_query(q).demands for f in d.synopsis.feeds}  # type: ignore[union-attr]
+        assert feed.panes in {link.panes for link in links}, "both ends name panes by what they are of"
+
+
+def test_a_query_that_selects_all_columns_of_a_union_has_them_all() -> None:
+    union = (
+        "SELECT src, COUNT(*) AS n FROM (SELECT * FROM packets UNION ALL SELECT *, 1, 2 FROM flows_) AS u "
+        "[WINDOW 1 min] GROUP BY src"
+    )
+    flows = replace(FLOWS, name="flows_", columns=FLOWS.columns[:2])
+    asked = pipeline(APART, p=PLAIN)
+    query = bind_query("u", union, {"packets": PACKETS, "flows_": flows}, sink=SinkSpec("parquet", "/out/u"))
+    sites = (Site("paris", ("packets", "flows_")), *APART[1:])
+    whole = replace(asked, streams=(PACKETS, flows), queries=(*asked.queries, query), sites=sites)
+    parts = cut(whole, Where({"p": "hub", "u": "hub"}))
+    received = {stream.name: len(stream.columns) for stream in parts["hub"].pipeline.streams}
+    assert received == {"packets": 4, "flows_": 2}
 
 
 def test_a_received_stream_has_a_time_that_no_clock_of_the_receiver_judges() -> None:

@@ -45,22 +45,29 @@ def test_shipping_everything_across_a_restart(spark: Any, tmp_path: Path) -> Non
     }
 
 
-def test_queries_at_all_sites_that_send_to_each_other(spark: Any, tmp_path: Path) -> None:
+def test_queries_at_all_sites_that_send_rows_and_panes_to_each_other(spark: Any, tmp_path: Path) -> None:
     tables = make_epochs(epochs=3)
     write(tmp_path, tables, 0, 3)
-    play(spark, tmp_path, "spread", flush=True)
+    left = play(spark, tmp_path, "spread", flush=True)
     check(tmp_path, tables)
+    for site in ("paris", "hub"):
+        entry = left[site].ledger["r"]
+        assert (entry.late, entry.rejected, entry.shed) == (0, 0, 0), "panes are late nowhere"
+        assert entry.used > 0
+    assert left["rome"].ledger["r"].used == admitted(tables)["r"].num_rows, "what a join reads comes as rows"
 
 
-def test_kills_at_named_points_of_the_link_protocol(tmp_path: Path) -> None:
-    tables = make_epochs(epochs=3)
+def test_kills_at_named_points_while_panes_and_rows_travel(tmp_path: Path) -> None:
+    tables = make_epochs(epochs=3, without="hub")
     write(tmp_path, tables, 0, 3)
     for kill in KILLS:
         assert run(tmp_path, kill) == -signal.SIGKILL, log(tmp_path)
         assert (tmp_path / "killed").read_text() == kill
     assert run(tmp_path, "-") == 0, log(tmp_path)
     check(tmp_path, tables)
-    for link in parts_of(tmp_path, "optimal")["hub"].receives:
+    links = parts_of(tmp_path, "panes")["hub"].receives
+    assert {(link.stream, link.panes is None) for link in links} == {("r", False), ("f", True)}
+    for link in links:
         folder = LinkFolder(link, LocalStorage(str(tmp_path / "state/links" / link.id)))
         receipt = folder.receipt()
         assert receipt is not None
@@ -70,7 +77,7 @@ def test_kills_at_named_points_of_the_link_protocol(tmp_path: Path) -> None:
 def run(home: Path, kill: str) -> int:
     paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, str(SUPPORT / "site_world.py"), str(home), "optimal", kill]
+    command = [sys.executable, str(SUPPORT / "site_world.py"), str(home), "panes", kill]
     with (home / "log.txt").open("ab") as out:
         return subprocess.Popen(command, env=environment, stdout=out, stderr=out).wait(timeout=400)
 

@@ -15,9 +15,9 @@ from headrace.sites import SitePart, ends_of, in_order, run_to_the_end
 STREAM = Stream("r", parse_schema("ts TIMESTAMP, k STRING"), "ts")
 
 
-def link(sender: str, receiver: str, dated: bool = True) -> Link:
+def link(sender: str, receiver: str, dated: bool = True, panes: str | None = None) -> Link:
     name = f"{sender}_{receiver}"
-    return Link(name, sender, receiver, name if dated else "q", "r", dated)
+    return Link(name, sender, receiver, name if dated else "q", "r", dated, panes=panes)
 
 
 def parts(folder: Path, *links: Link, queries: tuple[str, ...] = ("hub",)) -> dict[str, SitePart]:
@@ -39,15 +39,15 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder, self.told = folder, list[str]()
 
-    def start(self, part: SitePart, flush: bool) -> World:
-        self.told.append(part.site + ("!" if flush else ""))
+    def start(self, part: SitePart, flush: bool | tuple[str, ...]) -> World:
+        self.told.append(part.site + ("!" if flush is True else "".join(f":{stream}" for stream in flush or ())))
         for each in part.receives:
             folder = self.of(each)
             if folder.sent():
                 folder.acknowledge(LinkReceipt(each.id, "b", "a", folder.sent()[-1]))
         for each in part.sends:
-            # Answers are given when windows are closed.
-            if not self.of(each).sent() and (each.dated or flush):
+            # Answers and panes are given when windows are closed.
+            if not self.of(each).sent() and ((each.dated and each.panes is None) or flush):
                 self.of(each).send(LinkEpoch(each.id, "a", 0, -1))
         return self
 
@@ -72,6 +72,10 @@ class World:
         pytest.param(
             (link("a", "b"), link("b", "a"), link("a", "hub", dated=False)), ("a", "hub"), True,
             "a b hub a a! hub!", id="the proxy closes its windows when it has the answers of others",
+        ),
+        pytest.param(
+            (link("a", "b"), link("b", "a"), link("a", "hub", panes="x"), link("hub", "hub")), ("hub",), True,
+            "a b hub a hub a:r hub hub!", id="panes that are open are closed first, and arrive",
         ),
     ],
 )  # fmt: skip

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +38,35 @@ queries:
                  GROUP BY window(ts, '60 seconds', '20 seconds'), k"}
   top: {sql: "SELECT s, COUNT(*) AS n, MAX(l) AS m FROM r GROUP BY window(ts, '1 minute'), s
               ORDER BY MAX(l) DESC LIMIT 3"}
+  stats: {sql: "SELECT g, COUNT(*) AS n, AVG(i) AS a, STDDEV(x) AS dev, SUM(l) AS v, SUM(d) AS w, MIN(s) AS lo,
+                 MAX(y) AS hi, COUNT_IF(b) AS yes, BIT_XOR(i) AS bits, median(i) AS m
+                 FROM (SELECT * FROM r UNION ALL SELECT * FROM f) AS u WHERE i IS NOT NULL
+                 GROUP BY window(ts, '60 seconds', '30 seconds'), g"}
+  total: {sql: "SELECT COUNT(*) AS n, SUM(l) AS v, approx_count_distinct(k) AS e FROM r
+                GROUP BY window(ts, '1 minute')"}
   pairs: {sql: "SELECT r.l AS a, f.l AS b FROM r [RANGE 10 s] JOIN f [RANGE 5 s] ON r.k = f.k"}
 sites: {paris: {streams: [r]}, rome: {streams: [r, f]}, hub: {streams: [r], proxy: true}}
 network: {latency_ms: {paris-hub: 12, rome-hub: 25, paris-rome: 30}}
 placement: {strategy: %STRATEGY}
 engine: {bins: 2}
 """.replace("%SCHEMA", SCHEMA)
-# Everywhere something, so that all sites send to each other and to themselves.
-SPREAD = Where({"by_key": "paris", "top": "hub", "pairs": "rome"}, frozenset({("r", "rome"), ("r", "paris")}))
+BORN = frozenset(("r", site) for site in BIRTHS["r"])
+AT_HUB = dict.fromkeys(("by_key", "stats", "total"), "hub")
+WHERE = {
+    # Everywhere something, so that all sites send to each other and to themselves: rows to a join, panes to the rest.
+    "spread": Where(
+        {"by_key": "paris", "top": "hub", "stats": "rome", "total": "paris", "pairs": "rome"},
+        BORN - {("r", "hub")},
+        BORN,
+    ),
+    # Panes of one stream, which is born elsewhere, meet with rows of another.
+    "panes": Where(AT_HUB, BORN, BORN),
+}
 
 
-def make_epochs(epochs: int = 4, rows: int = 90) -> dict[tuple[str, str], list[pa.Table]]:
-    """By stream and birthplace rows in disorder, some of them late."""
-    births = [(stream, site) for stream, sites in BIRTHS.items() for site in sites]
+def make_epochs(epochs: int = 4, rows: int = 90, without: str | None = None) -> dict[tuple[str, str], list[pa.Table]]:
+    """By stream and birthplace rows in disorder, some of them late; a site may be `without` births."""
+    births = [(stream, site) for stream, sites in BIRTHS.items() for site in sites if site != without]
     return {birth: unique_times(make_rows(seed, epochs, rows)) for seed, birth in enumerate(births, 30)}
 
 
@@ -59,10 +76,13 @@ def write(home: Path, tables: dict[tuple[str, str], list[pa.Table]], first: int,
 
 
 def parts_of(home: Path, strategy: str) -> dict[str, SitePart]:
-    """The pipeline cut by a strategy, or by SPREAD."""
-    (home / "p.yml").write_text(PIPELINE.replace("%STRATEGY", strategy if strategy != "spread" else "optimal"))
+    """The pipeline cut by a strategy, or as WHERE has it."""
+    (home / "p.yml").write_text(PIPELINE.replace("%STRATEGY", "optimal" if strategy in WHERE else strategy))
     pipeline = load_pipeline(home / "p.yml")
-    return cut(pipeline, SPREAD) if strategy == "spread" else cut_as_placed(pipeline)
+    if strategy == "panes":
+        sites = tuple(replace(site, streams=()) if site.proxy else site for site in pipeline.sites)
+        pipeline = replace(pipeline, sites=sites, queries=tuple(q for q in pipeline.queries if q.name in AT_HUB))
+    return cut(pipeline, WHERE[strategy]) if strategy in WHERE else cut_as_placed(pipeline)
 
 
 def play(
@@ -71,7 +91,7 @@ def play(
     """Runs all sites to the end; by site what its last epoch left."""
     left: dict[str, Manifest] = {}
 
-    def begin(part: SitePart, closing: bool) -> Any:
+    def begin(part: SitePart, closing: bool | tuple[str, ...]) -> Any:
         run = start(part.pipeline, spark, once=True, flush=closing, ends=ends_of(part), hooks=hooks(part.site))
 
         class _Watched:
@@ -89,7 +109,9 @@ def play(
 def admitted(tables: dict[tuple[str, str], list[pa.Table]]) -> dict[str, pa.Table]:
     """By stream what its birthplaces admit, each by its own clock."""
     return {
-        stream: pa.concat_tables(admit(tables[stream, site], LATENESS_S).rows for site in sites)
+        stream: pa.concat_tables(
+            admit(tables[stream, site], LATENESS_S).rows for site in sites if (stream, site) in tables
+        )
         for stream, sites in BIRTHS.items()
     }
 
@@ -99,8 +121,17 @@ def check(home: Path, tables: dict[tuple[str, str], list[pa.Table]]) -> None:
     rows = admitted(tables)
     by_key = "k, sum(i)::bigint, count(DISTINCT s), quantile_cont(x, 0.5)"
     assert_same(results(home / "out/by_key"), expected(rows["r"], by_key, "k", 60, 20, True, "i > -500"))
-    assert_same(results(home / "out/top"), top(expected(rows["r"], "s, count(*), max(l)", "s", 60, 60, True)))
-    assert_same(results(home / "out/pairs"), pairs(rows))
+    if ("r", "hub") in tables:
+        assert_same(results(home / "out/top"), top(expected(rows["r"], "s, count(*), max(l)", "s", 60, 60, True)))
+        assert_same(results(home / "out/pairs"), pairs(rows))
+    both = pa.concat_tables([rows["r"], rows["f"]])
+    stats = (
+        "g, count(*), avg(i), stddev_samp(x), sum(l)::bigint, sum(d), min(s), max(y), count(*) FILTER (b), "
+        "bit_xor(i), quantile_cont(i, 0.5)"
+    )
+    assert_same(results(home / "out/stats"), expected(both, stats, "g", 60, 30, True, "i IS NOT NULL"))
+    total = "count(*), sum(l)::bigint, count(DISTINCT k)"
+    assert_same(results(home / "out/total"), expected(rows["r"], total, "", 60, 60, True))
 
 
 def top(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -68,7 +68,7 @@ class _Sites:
     stopping: Stopping
     runs: dict[str, Run] = field(default_factory=dict)
 
-    def start(self, part: SitePart, flush: bool) -> _Ending:
+    def start(self, part: SitePart, flush: bool | tuple[str, ...]) -> _Ending:
         """Starts a site; of several in one process only the proxy's part can have the metrics page."""
         root = str(part.pipeline.engine.checkpoint)
         watcher: JsonLog | _Lines = JsonLog(root) if self.as_json else _Lines(part.site, root)

@@ -178,13 +178,15 @@ def link_lines(status: dict[str, Any]) -> list[str]:
     """How far each link is, and what is on its way.
 
     >>> link = {"link": "r_1", "from": "rome", "to": "hub", "sent_epoch": 7, "received_epoch": 5, "waiting_epochs": 2,
-    ...         "waiting_bytes": 3_400_000, "lag_us": 20_000_000}
-    >>> link_lines({"links": [link]})
-    ['link r_1 from rome to hub: sent epoch 7, received epoch 5; 2 epochs, 3.4 MB and 20 s of event time on the way']
+    ...         "waiting_bytes": 3_400_000, "lag_us": 20_000_000, "carries": "panes", "sent_bytes": 56_000_000}
+    >>> print(*link_lines({"links": [link]}))
+    link r_1 from rome to hub: 56 MB of panes, sent epoch 7, received epoch 5; 2 epochs, 3.4 MB and 20 s of event time \
+on the way
     """
     return [
-        f"link {each['link']} from {each['from']} to {each['to']}: sent epoch {each['sent_epoch']}, received epoch "
-        f"{each['received_epoch']}; {each['waiting_epochs']} epochs, {format_bytes(each['waiting_bytes'])} and "
+        f"link {each['link']} from {each['from']} to {each['to']}: {format_bytes(each['sent_bytes'])} of "
+        f"{each['carries']}, sent epoch {each['sent_epoch']}, received epoch {each['received_epoch']}; "
+        f"{each['waiting_epochs']} epochs, {format_bytes(each['waiting_bytes'])} and "
         f"{format_duration(each['lag_us'] or 0)} of event time on the way"
         for each in status.get("links", ())
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +36,7 @@ from headrace.engine.watch.metrics import MetricsPage
 from headrace.engine.watch.metrics_server import MetricsServer
 from headrace.errors import Problem, SpecError
 from headrace.hiding import hide
-from headrace.model import LinkEnds, Pipeline, SettingTerms, Stream
+from headrace.model import Flush, LinkEnds, Pipeline, SettingTerms, Stream
 from headrace.planning import columns_in_use, part_queries, plan_query
 from headrace.units import SECOND_US
 
@@ -58,11 +58,14 @@ def start(
     steps: StepFunctions | None = None,
     checkpoint: str | None = None,
     once: bool = False,
-    flush: bool = False,
+    flush: bool | Collection[str] = False,
     hooks: Hooks | None = None,
     ends: LinkEnds | None = None,
 ) -> Run:
-    """Starts a pipeline from where its checkpoint ends; `ends` are the links of the site that it is the part of."""
+    """Starts a pipeline from where its checkpoint ends; `ends` are the links of the site that it is the part of.
+
+    `flush` has it answer every window that holds rows before it ends, or those over some streams.
+    """
     pipeline, root = _prepared(pipeline, spark, checkpoint)
     settings = setting_terms(pipeline.engine, settings_from(spark))
     hooks = (hooks or Hooks()).without_secrets()
@@ -90,7 +93,9 @@ def start(
         # An epoch that was begun ends first, as it was decided; the pipeline of now goes on from there.
         replayed = starting.replay(manifest, hooks.watched_by(page.decided, page.committed))
         hooks.on_replayed()
-        run = starting.go_on(replayed, page, flush, failing)
+        some = () if isinstance(flush, bool) else tuple(flush)
+        ending = Flush("the run was asked to flush", some) if flush else None
+        run = starting.go_on(replayed, page, ending, failing)
         failing.pop_all()
     if run.metrics_url is not None:
         hooks.on_note(f"metrics are at {run.metrics_url}")
@@ -187,7 +192,7 @@ class _Starting:
         refuse_later_epochs(sinks, self.point, manifest.epoch)
         return Standing(self.pipeline.streams, workload, sinks, manifest)
 
-    def go_on(self, replayed: Replayed, page: MetricsPage, flush: bool, failing: ExitStack) -> Run:
+    def go_on(self, replayed: Replayed, page: MetricsPage, flush: Flush | None, failing: ExitStack) -> Run:
         """Has Spark read on from where the engine stands, in epochs of the pipeline as it is now."""
         standing = self.standing(replayed)
         intake, built = self.epochs(standing, page)
@@ -195,7 +200,7 @@ class _Starting:
         columns = columns_in_use(self.judged.queries, self.pipeline.streams)
         united = unite(self.pipeline.streams, sources, columns)
         if replayed.unfinished is not None:
-            built.epochs.flush(replayed.unfinished.reason)
+            built.epochs.flush(replayed.unfinished)
         server = _serve(self.pipeline, page, failing)
         every_ms = None if self.once else self.pipeline.engine.trigger_us // 1000
         launched = partial(launch, self.pipeline.name, self.point, built.epochs, every_ms, self.links)

@@ -122,7 +122,10 @@ class Epoch:
             found = operator.ends(progress.standing, progress.decision, clocks)
             ends |= {stream: max(end, ends.get(stream, end)) for stream, end in found.items()}
         ends = ends_below(workload, ends)
+        some = progress.decision.flush.streams
         for stream in streams:
+            if some and stream not in some:
+                continue
             clock = progress.clocks[stream]
             known = [time_us for time_us in (clock.watermark_us, ends.get(stream)) if time_us is not None]
             progress.clocks[stream] = replace(clock, watermark_us=max(known)) if known else clock

@@ -84,9 +84,9 @@ class Epochs:
             finally:
                 self._replaced = False
 
-    def flush(self, reason: str) -> None:
+    def flush(self, flush: Flush) -> None:
         """Runs epochs without rows until every window that holds rows is answered."""
-        while self.flush_once(Flush(reason)):
+        while self.flush_once(flush):
             pass
 
     def flush_once(self, flush: Flush) -> bool:

@@ -21,7 +21,7 @@ from headrace.engine.watch.metrics import waiting_rows
 from headrace.engine.watch.status import describe
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, SpecError
 from headrace.language import bind_query, with_expectations
-from headrace.model import Intake, Query, SinkSpec, StepFunction
+from headrace.model import Flush, Intake, Query, SinkSpec, StepFunction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class ChosenExpectation(Protocol):
 class Run:
     """A pipeline that runs, or ran; like Spark's StreamingQuery."""
 
-    def __init__(self, parts: Parts, query: StreamingQuery, once: bool, flush: bool) -> None:
+    def __init__(self, parts: Parts, query: StreamingQuery, once: bool, flush: Flush | None) -> None:
         self._parts, self._query, self._once, self._flush = parts, query, once, flush
         self._ended = threading.Lock()
         self._changing = threading.Lock()
@@ -180,7 +180,7 @@ class Run:
     def flush(self) -> None:
         """Answers every window that holds rows; rows older than those windows' ends are late from now on."""
         self._stop_query()
-        self._parts.epochs.flush("flush was asked for")
+        self._parts.epochs.flush(Flush("flush was asked for"))
 
     def table(self, query: str) -> pa.Table:
         """The results that a memory sink keeps: all of a query's, or the newest; without rows if there are none yet."""
@@ -295,7 +295,7 @@ class Run:
         """Ends the run after the epoch under way; open windows stay open."""
         with self._changing:
             self._stop_query()
-        self._flush = False
+        self._flush = None
         self._close(None)
 
     def _stop_query(self) -> None:
@@ -307,8 +307,8 @@ class Run:
             if not self._closed:
                 self._closed = True
                 try:
-                    if failure is None and self._flush:
-                        self._parts.epochs.flush("the run was asked to flush")
+                    if failure is None and self._flush is not None:
+                        self._parts.epochs.flush(self._flush)
                 except Exception as exc:
                     failure = exc
                 finally:

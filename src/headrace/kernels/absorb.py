@@ -59,7 +59,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FeedColumns:
-    """Names of the projected columns a synopsis takes from one stream; an argument `extra:x1` is made of column x1."""
+    """Names of the projected columns a synopsis takes from one stream; an argument `extra:x1` is made of column x1.
+
+    Where rows are panes that another site made, `merged` has the columns of the layout's measures, in their order.
+    """
 
     stream: int
     where: str | None
@@ -68,6 +71,7 @@ class FeedColumns:
     arguments: tuple[str | None, ...]
     bin: str | None
     bucket: str | None = None
+    merged: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,14 +518,18 @@ def _feed(
     named += [pl.col(name).alias(f"k{i}") for i, name in enumerate(feed.keys)]
     if feed.detail is not None:
         named.append(pl.col(feed.detail).alias("d"))
+    carry = ["h"] if feed.bin is not None else []
     if feed.bin is not None:
         named.append(pl.col(feed.bin).alias("h"))
+    if feed.merged is not None:
+        measures = (pl.col(name).alias(column) for name, column in zip(feed.merged, layout.columns, strict=True))
+        return merge([rows.select(*named, *measures)], layout, ["p", *layout.groups], carry)
     arguments = {
         name: pl.col(name) if ":" not in name else _scaling(name, keep, hashed)
         for name in feed.arguments
         if name is not None
     }
-    return partial(rows.select(*named, **arguments), layout, feed.arguments, ["h"] if feed.bin is not None else [])
+    return partial(rows.select(*named, **arguments), layout, feed.arguments, carry)
 
 
 def _scaling(name: str, keep: float | pl.Expr | None, hashed: str | None) -> pl.Expr:

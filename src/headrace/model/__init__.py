@@ -91,7 +91,7 @@ from headrace.model.query import (
 from headrace.model.remembered import Remembered
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.sink import Output, SinkSpec
-from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Rate, Source, Stream
+from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, PANES, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
 from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms
 from headrace.model.types import Column, DataType, Kind
@@ -127,6 +127,7 @@ __all__ = [
     "OTHERWISE",
     "OTHER_FOLDERS",
     "PAIR",
+    "PANES",
     "PLACE",
     "RESULTS",
     "ROWS",

@@ -35,9 +35,13 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """The streams have ended for now: every window that holds rows is answered."""
+    """The streams have ended for now: every window that holds rows is answered.
+
+    If some streams are named, only those have ended, and windows over others wait for these.
+    """
 
     reason: str
+    streams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

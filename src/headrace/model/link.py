@@ -30,7 +30,8 @@ class Link:
     """The results of query `query` of one site, which are rows of stream `stream` at another.
 
     `dated` says that its rows have the stream's time; others are dated by the watermark they were sent at. `back` says
-    that the receiver sends to the sender as well, perhaps by way of others.
+    that the receiver sends to the sender as well, perhaps by way of others. With `panes` the results are panes, which
+    are the stream's column of that name, each dated by its last instant.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Link:
     stream: str
     dated: bool = True
     back: bool = False
+    panes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class LinkEpoch:
     """What a sender's epoch put on a link: its files, and the watermark and ledger of the streams behind them.
 
     `before` is the epoch sent before it, -1 if it is the first: from one to the next nothing can be missing unnoticed.
+    `total_bytes` are those of all files that were ever sent along the link.
     """
 
     link: str
@@ -65,6 +68,7 @@ class LinkEpoch:
     files: tuple[LinkFile, ...] = ()
     watermark_us: int | None = None
     ledger: Mapping[str, Entry] = field(default_factory=dict)
+    total_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not -1 <= self.before < self.epoch:

@@ -68,13 +68,16 @@ class NamedExpression:
 class Scan:
     """The rows of one stream for which `where` holds, as the columns named here.
 
-    With `of` the stream is not a declared one: its rows are the results of a subquery.
+    With `of` the stream is not a declared one: its rows are the results of a subquery. Where rows of a stream are
+    elsewhere it is scanned `as_panes`.
     """
 
     stream: str
     columns: tuple[NamedExpression, ...]
     where: NamedExpression | None = None
     of: Results | None = None
+    # Nodes are named by how they are written: the same wherever the rows are.
+    as_panes: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

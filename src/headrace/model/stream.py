@@ -10,8 +10,10 @@ from headrace.model.message import MESSAGE_COLUMNS, Decoding
 from headrace.model.types import Column, Kind
 from headrace.units import SECOND_US
 
-__all__ = ["DEFAULT_AHEAD_US", "DEFAULT_IDLE_US", "Rate", "Source", "Stream"]
+__all__ = ["DEFAULT_AHEAD_US", "DEFAULT_IDLE_US", "PANES", "Rate", "Source", "Stream"]
 
+# Begins the names of columns that hold panes.
+PANES = "_panes_"
 # Clocks of producers drift by seconds and batch jobs by minutes; a row an hour in the future is a mistake.
 DEFAULT_AHEAD_US = 3600 * SECOND_US
 # Long enough that a slow source is not taken for a silent one.
@@ -46,7 +48,11 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream and its time; `source` is None when the caller brings a DataFrame, `rate` when none is declared."""
+    """A stream and its time; `source` is None when the caller brings a DataFrame, `rate` when none is declared.
+
+    Rows that are wanted `as_panes` stay where they are born. What comes in their place are panes, each in one of the
+    columns whose names begin with `PANES`, dated by the last instant of the pane; all other columns are null.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -57,6 +63,7 @@ class Stream:
     source: Source | None = field(default=None)
     rate: Rate | None = None
     expect: tuple[Expectation, ...] = ()
+    as_panes: bool = False
 
     def __post_init__(self) -> None:
         if self.lateness_us < 0 or self.ahead_us < 0 or self.idle_us <= 0:
@@ -74,6 +81,17 @@ class Stream:
     def column(self, name: str) -> Column | None:
         """The column of that name, found as Spark finds it: ignoring case."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+    @property
+    def pane_columns(self) -> tuple[Column, ...]:
+        """The columns that hold panes."""
+        return tuple(column for column in self.columns if column.name.startswith(PANES)) if self.as_panes else ()
+
+    @property
+    def row_columns(self) -> tuple[Column, ...]:
+        """The columns of its rows, which are those that queries know."""
+        panes = self.pane_columns
+        return tuple(column for column in self.columns if column not in panes)
 
     @property
     def value_columns(self) -> tuple[Column, ...]:

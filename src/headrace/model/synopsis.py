@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.model.types import DataType, Kind
 
@@ -22,12 +22,16 @@ BUCKET_OFFSET = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """One stream's rows as a synopsis takes them: Spark SQL for the filter, the group keys and the detail."""
+    """One stream's rows as a synopsis takes them: Spark SQL for the filter, the group keys and the detail.
+
+    With `panes` the rows are not there: the stream's column of that name brings panes that another site made of them.
+    """
 
     stream: str
     where: str | None
     keys: tuple[str, ...]
     detail: str | None
+    panes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,10 @@ class Measure:
             return ROWS if self.kind == "rows" else f"{self.kind}_rows"
         return f"{self.kind}_{_digest([self.arguments, str(self.type)])}"
 
+    def of(self, number: int) -> Measure:
+        """The same over one of the feeds."""
+        return self if self.arguments is None else replace(self, arguments=(self.arguments[number],))
+
 
 @dataclass(frozen=True, slots=True)
 class Synopsis:
@@ -71,7 +79,7 @@ class Synopsis:
         """A name made of the content alone, the same in every process and version."""
         return _digest(
             [
-                [[f.stream, f.where, f.keys, f.detail] for f in self.feeds],
+                [[f.stream, f.where, f.keys, f.detail, *filter(None, [f.panes])] for f in self.feeds],
                 [str(key) for key in self.keys],
                 str(self.detail),
                 self.keep,

@@ -33,6 +33,7 @@ class StreamTerms:
     reading: Pairs = ()
     value: Decoding | None = None
     expect: Pairs = ()  # what is expected, and what follows if it is not so
+    as_panes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from headrace.planning.joining import (
     window_us,
 )
 from headrace.planning.map_svg import draw_svg
+from headrace.planning.partial import PANE_TIMES, Partial, merged_columns, partial_of
 from headrace.planning.parting import part_queries
 from headrace.planning.placed import Placed, place
 from headrace.planning.placing import placement_problem
@@ -62,6 +63,7 @@ from headrace.planning.synopsis import AggregateColumns, AnswerPlan, Demand, is_
 __all__ = [
     "LEFT",
     "PAIR_TIME",
+    "PANE_TIMES",
     "RIGHT",
     "AggregateColumns",
     "AnswerPlan",
@@ -78,6 +80,7 @@ __all__ = [
     "NodePlan",
     "NodeState",
     "Part",
+    "Partial",
     "Placed",
     "QueryTimes",
     "Recorded",
@@ -123,8 +126,10 @@ __all__ = [
     "latest",
     "learn_join",
     "may_shed_join",
+    "merged_columns",
     "nodes_of",
     "part_queries",
+    "partial_of",
     "parts_of",
     "place",
     "placement_problem",

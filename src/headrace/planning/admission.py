@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from headrace.model import (
     PLACE,
     Admission,
+    Column,
     DataType,
     Join,
     Kind,
@@ -66,10 +67,12 @@ def _hashable(type_: DataType) -> bool:
 def columns_in_use(queries: Sequence[Query], streams: Sequence[Stream]) -> dict[str, frozenset[str]]:
     """Per stream the columns that some query reads."""
     reads = {read for query in queries for read in _reads(query.root)}
-    return {
-        stream.name: frozenset(c.name for c in stream.columns if f"{stream.name}.{c.name}" in reads)
-        for stream in streams
-    }
+
+    def used(stream: Stream) -> Iterable[Column]:
+        own = (column for column in stream.columns if f"{stream.name}.{column.name}" in reads)
+        return stream.pane_columns if stream.as_panes else own
+
+    return {stream.name: frozenset(column.name for column in used(stream)) for stream in streams}
 
 
 def _reads(operator: Operator) -> set[str]:

@@ -295,7 +295,8 @@ def _positions(wanted: Synopsis, other: Synopsis) -> tuple[int, ...] | None:
         return None
     found: set[tuple[int, ...]] = set()
     for ours, theirs in zip(wanted.feeds, other.feeds, strict=True):
-        if ours.stream != theirs.stream or ours.detail != theirs.detail:
+        # Panes that come from elsewhere have the measures of one synopsis, and no others.
+        if (ours.stream, ours.detail, ours.panes) != (theirs.stream, theirs.detail, theirs.panes):
             return None
         if any(key not in theirs.keys for key in ours.keys):
             return None

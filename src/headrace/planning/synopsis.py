@@ -15,7 +15,7 @@ so one kernel keeps them all, and sketches merge exactly as counts do.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import Problem, SpecError
 from headrace.model import (
@@ -36,6 +36,7 @@ from headrace.model import (
     sum_of,
 )
 from headrace.planning.flow import NodePlan
+from headrace.planning.partial import panes_name
 
 __all__ = [
     "AggregateColumns",
@@ -179,7 +180,12 @@ def _build(draft: _Draft, scans: tuple[Scan, ...], root: WindowAggregate, apart:
         for i, scan in enumerate(scans)
     )
     keys = tuple(column_of(scans[0], key).type for key in root.keys)
-    return Synopsis(feeds, keys, draft.detail_type, draft.keep, apart)
+    made = Synopsis(feeds, keys, draft.detail_type, draft.keep, apart)
+    if not any(scan.as_panes for scan in scans):
+        return made
+    named = (panes_name(made, i, draft.measures, root.window.pane_us) for i in range(len(feeds)))
+    placed = zip(feeds, scans, named, strict=True)
+    return replace(made, feeds=tuple(replace(f, panes=name) if scan.as_panes else f for f, scan, name in placed))
 
 
 def scans_of(operator: Operator) -> tuple[Scan, ...]:

@@ -36,7 +36,7 @@ from headrace.policies.keyed.rounds import bins_of, next_collection_s, next_roun
 from headrace.policies.keyed.spill import reside
 from headrace.policies.patience import Patience
 from headrace.policies.schedule.costs import CostModel, CostSample, learn
-from headrace.policies.schedule.due import due_windows, last_end_with_rows, newest_end
+from headrace.policies.schedule.due import due_windows, last_end_with_rows, newest_end, settled_until
 from headrace.policies.schedule.executions import (
     Advance,
     Execution,
@@ -124,6 +124,7 @@ __all__ = [
     "planned_ahead",
     "ran_ahead",
     "reside",
+    "settled_until",
     "share_of",
     "split",
     "spread_slices",

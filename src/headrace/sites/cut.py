@@ -3,7 +3,10 @@
     rome   requests ──▶ SELECT columns FROM requests WHERE any of the filters ──▶ link ─┐
     paris  requests ──▶ SELECT columns FROM requests WHERE any of the filters ──▶ link ─┴▶ requests ──▶ query   hub
 
-A query runs whole at one site, and its SQL is the same wherever that is: what changes is where its streams come from.
+A query has its answers at one site, and its SQL is the same wherever that is: what changes is where its streams come
+from, and whether rows come of them, or panes that were made where they are born.
+
+    rome   requests ──▶ SELECT k, SUM(i) AS ... GROUP BY window(ts, pane), k ──▶ link ──▶ requests ──▶ query   hub
 """
 
 from __future__ import annotations
@@ -13,15 +16,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.errors import Problem, SpecError
+from headrace.errors import SpecError
 from headrace.language import bind_query, given_of, with_expectations
 from headrace.model import (
+    PANES,
     Column,
     DataType,
     Join,
     Kind,
     Link,
     Operator,
+    Output,
     Pipeline,
     Query,
     Results,
@@ -30,15 +35,23 @@ from headrace.model import (
     SinkSpec,
     Source,
     Step,
+    StepFunction,
     Stream,
     Union,
     WindowAggregate,
     streams_of,
 )
-from headrace.planning import columns_in_use, place, plan_pipeline
-from headrace.policies.placement import Infeasible
+from headrace.planning import (
+    AnswerPlan,
+    FlowPlan,
+    Partial,
+    columns_in_use,
+    partial_of,
+    plan_query,
+)
+from headrace.sites.where import Where, where_placed
 
-__all__ = ["SitePart", "Where", "cut", "cut_as_placed", "parts_to_run", "source_at", "where_placed"]
+__all__ = ["SitePart", "cut", "cut_as_placed", "parts_to_run", "source_at"]
 
 # Rows of a link were judged where they were born: no clock of the receiver's finds one too far ahead.
 NEVER_AHEAD_US = 2**61
@@ -55,14 +68,6 @@ class SitePart:
     pipeline: Pipeline
     sends: tuple[Link, ...] = ()
     receives: tuple[Link, ...] = ()
-
-
-@dataclass(frozen=True)
-class Where:
-    """By query the site it runs at, and the births, as stream and site, whose rows are filtered before they travel."""
-
-    queries: Mapping[str, str]
-    filtered: frozenset[tuple[str, str]] = frozenset()
 
 
 def cut_as_placed(pipeline: Pipeline) -> dict[str, SitePart]:
@@ -85,26 +90,6 @@ def parts_to_run(pipeline: Pipeline, site: str | None = None) -> dict[str, SiteP
         why = "nothing of the pipeline runs there" if known else "there is no such site"
         raise SpecError(f"--site {site}: {why}; sites that run something: {', '.join(parts)}")
     return {site: parts[site]}
-
-
-def where_placed(pipeline: Pipeline) -> Where:
-    """What the placement of a pipeline means for its queries and births."""
-    workload, refused = plan_pipeline(pipeline)
-    if refused:
-        raise SpecError(Problem(why, query=name) for name, why in refused.items())
-    placed = place(pipeline, workload)
-    if isinstance(placed.found, Infeasible):
-        raise SpecError(f"there is no placement: {placed.found.reason}")
-    sites, problem = placed.found.sites, placed.problem
-    roots = {flow.target: flow.source for flow in problem.flows if flow.target.startswith("answers of ")}
-    queries = {query.name: sites[roots[f"answers of {query.name}"]] for query in pipeline.queries}
-    births = [(stream.name, site) for stream in pipeline.streams for site in pipeline.birthplaces(stream.name)]
-    filtered = frozenset(
-        (stream, site)
-        for stream, site in births
-        if any(part.startswith(f"{stream}@{site} ") and at == site for part, at in sites.items())
-    )
-    return Where(queries, filtered)
 
 
 def cut(pipeline: Pipeline, where: Where) -> dict[str, SitePart]:
@@ -159,17 +144,31 @@ class _Draft:
         """Streams of the queries at each site: born there and nowhere else, or received from where they are born."""
         for site, queries in self.at.items():
             names = dict.fromkeys(name for query in queries for name in streams_of(query.root))
+            received = [self.pipeline.stream(name) for name in names if self.pipeline.birthplaces(name) != (site,)]
+            narrow = self._narrowed(queries, received)
             for name in names:
                 if self.pipeline.birthplaces(name) == (site,):
                     self._declare(site, name)
-                else:
-                    self._receive(site, self.pipeline.stream(name), queries)
+            for stream in received:
+                self._receive(site, stream, queries, narrow[stream.name])
 
-    def _receive(self, site: str, stream: Stream, queries: Sequence[Query]) -> None:
-        used = columns_in_use(queries, [stream])[stream.name] | {stream.time}
-        columns = tuple(column for column in stream.columns if column.name in used)
+    def _narrowed(self, queries: Sequence[Query], streams: Sequence[Stream]) -> dict[str, tuple[Column, ...]]:
+        """By stream the columns that queries read; all of them where a query would be another one without the rest."""
+        used = columns_in_use(queries, streams)
+        known = {stream.name: stream for stream in self.pipeline.streams}
+        few = {s.name: tuple(c for c in s.columns if c.name in used[s.name] or c.name == s.time) for s in streams}
+        narrow = known | {name: replace(known[name], columns=columns) for name, columns in few.items()}
+        same = all(_bound(query, narrow) == query.finish.outputs for query in queries)
+        return few if same else {stream.name: stream.columns for stream in streams}
+
+    def _receive(self, site: str, stream: Stream, queries: Sequence[Query], columns: tuple[Column, ...]) -> None:
         wheres = dict.fromkeys(scan.where.sql if scan.where else None for scan in _scans(queries, stream.name))
         births = self.pipeline.birthplaces(stream.name)
+        if all((stream.name, birth) in self.where.partial for birth in births):
+            asked = self._partials(stream, births, queries)
+            if asked is not None:
+                self._receive_panes(stream, births, site, columns, asked)
+                return
         raw = all((stream.name, birth) not in self.where.filtered for birth in births)
         if raw:
             columns = stream.columns
@@ -182,13 +181,9 @@ class _Draft:
     def _send_rows(
         self, stream: Stream, birth: str, site: str, columns: Sequence[Column], wheres: tuple[str, ...] | None
     ) -> None:
-        # Where its queries read the stream as it is received, what is born there has another name.
-        read = any(stream.name in streams_of(query.root) for query in self.at.get(birth, []))
-        several = len(self.pipeline.birthplaces(stream.name)) > 1
-        local = f"{stream.name}_at_{birth}" if read and several else stream.name
+        local, source = self._born(stream, birth)
         self._declare(birth, stream.name, local)
         chosen = ", ".join(f"{stream.name}.`{column.name}` AS `{column.name}`" for column in columns)
-        source = stream.name if local == stream.name else f"{local} AS {stream.name}"
         sql = f"SELECT {chosen} FROM {source}"
         known = {local: self.streams[birth][local]}
         filtered = sql if wheres is None else f"{sql} WHERE {' OR '.join(f'({text})' for text in wheres)}"
@@ -201,6 +196,68 @@ class _Draft:
             query = bind_query(id_, sql, known, sink=replace(sink, path=f"{self._links}/{id_}"))
         self.queries.setdefault(birth, []).append(query)
         self.links.append(Link(id_, birth, site, id_, stream.name))
+
+    def _born(self, stream: Stream, birth: str) -> tuple[str, str]:
+        """The name of a stream at one of its birthplaces, and how FROM names it there.
+
+        Where its queries read the stream as it is received, what is born there has another name.
+        """
+        read = any(stream.name in streams_of(query.root) for query in self.at.get(birth, []))
+        several = len(self.pipeline.birthplaces(stream.name)) > 1
+        local = f"{stream.name}_at_{birth}" if read and several else stream.name
+        return local, stream.name if local == stream.name else f"{local} AS {stream.name}"
+
+    # panes -----------------------------------------------------------------------------------------------------------
+
+    def _partials(self, stream: Stream, births: Sequence[str], queries: Sequence[Query]) -> dict[str, Partial] | None:
+        """By name the partial aggregates that queries of a site are merged from; None if one of them needs rows."""
+        found: dict[str, Partial] = {}
+        for node in dict.fromkeys(node for query in queries for node in plan_query(query).tree):
+            if isinstance(node, FlowPlan):
+                if any(feed.stream == stream.name for store in node.stores for feed in store.feeds):
+                    return None
+                continue
+            assert isinstance(node, AnswerPlan)
+            for demand in node.demands:
+                numbers = [i for i, feed in enumerate(demand.synopsis.feeds) if feed.stream == stream.name]
+                window = node.aggregate.window
+                made = [partial_of(demand.synopsis, i, demand.measures, window.pane_us, stream.time) for i in numbers]
+                if any(each is None for each in made):
+                    return None
+                found |= {each.name: each for each in made if each is not None}
+        asks = (self._asks(stream, birth, partial) for birth in births for partial in found.values())
+        return found if all(query is not None for query in asks) else None
+
+    def _asks(self, stream: Stream, birth: str, partial: Partial) -> Query | None:
+        """A partial aggregate as a query at a birthplace; None if its text is one that no query may have."""
+        local, source = self._born(stream, birth)
+        try:
+            return bind_query("partial", partial.sql(source), {local: replace(stream, name=local)})
+        except SpecError:
+            return None
+
+    def _receive_panes(
+        self,
+        stream: Stream,
+        births: Sequence[str],
+        site: str,
+        columns: Sequence[Column],
+        partials: Mapping[str, Partial],
+    ) -> None:
+        """A stream of which panes come: it is declared with the columns that its queries name, and those of panes."""
+        merged = (*columns, *(partial.column for partial in partials.values()))
+        taken = Stream(stream.name, merged, stream.time, 0, NEVER_AHEAD_US, stream.idle_us, as_panes=True)
+        self.streams.setdefault(site, {})[stream.name] = taken
+        for birth in births:
+            local, source = self._born(stream, birth)
+            self._declare(birth, stream.name, local)
+            for name, partial in partials.items():
+                id_ = _link_id(f"{stream.name}{PANES}", birth, site, partial.sql(source), partial.fields)
+                query = self._asks(stream, birth, partial)
+                assert query is not None
+                sink = SinkSpec("parquet", f"{self._links}/{id_}")
+                self.queries.setdefault(birth, []).append(replace(query, name=id_, sink=sink))
+                self.links.append(Link(id_, birth, site, id_, stream.name, panes=name))
 
     def _declare(self, site: str, name: str, local: str | None = None) -> None:
         stream = self.pipeline.stream(name)
@@ -236,7 +293,7 @@ class _Draft:
     def _add(self, site: str, query: Query, sink: SinkSpec) -> None:
         bound = bind_query(
             query.name, query.sql, self.streams[site], sink=sink, priority=query.priority, weight=query.weight,
-            step=query.root.step if isinstance(query.root, Step) else None, shedding=query.shedding,
+            step=_step(query), shedding=query.shedding,
         )  # fmt: skip
         whole = with_expectations(replace(bound, lifetime_us=query.lifetime_us), given_of(query.expect))
         self.queries.setdefault(site, []).append(whole)
@@ -282,6 +339,18 @@ def source_at(source: Source, site: str) -> Source:
 def _link_id(what: str, sender: str, receiver: str, sql: str, columns: Sequence[Column]) -> str:
     content = [what, sender, receiver, sql, [[column.name, str(column.type)] for column in columns]]
     return f"{what[:MOST_SHOWN]}_{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]}"
+
+
+def _step(query: Query) -> StepFunction | None:
+    return query.root.step if isinstance(query.root, Step) else None
+
+
+def _bound(query: Query, streams: Mapping[str, Stream]) -> tuple[Output, ...] | None:
+    """The result columns of a query over some streams; None if it cannot be asked of them."""
+    try:
+        return bind_query(query.name, query.sql, streams, step=_step(query)).finish.outputs
+    except SpecError:
+        return None
 
 
 def _is_known(type_: DataType) -> bool:

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from headrace.engine.links.folder import LinkFolder
 from headrace.engine.state.storage import Storage
-from headrace.model import LinkEnds
+from headrace.model import LinkEnds, streams_of
 from headrace.sites.cut import SitePart
 
-__all__ = ["SiteRun", "ends_of", "in_order", "run_to_the_end"]
+__all__ = ["SiteRun", "ends_of", "in_order", "is_sent_more", "run_to_the_end"]
 
 
 class SiteRun(Protocol):
@@ -48,11 +48,12 @@ def in_order(parts: Mapping[str, SitePart]) -> tuple[str, ...] | None:
 
 def run_to_the_end(
     parts: Mapping[str, SitePart],
-    start: Callable[[SitePart, bool], SiteRun],
+    start: Callable[[SitePart, bool | tuple[str, ...]], SiteRun],
     flush: bool,
     storage: Callable[[str], Storage],
 ) -> None:
-    """Has all sites use all rows that are there now; `start` starts a site, and has it close its windows if it says so.
+    """Has all sites use all rows that are there now; `start` starts a site, and has it close its windows if it says so,
+    or those over the streams that it names.
 
     A site runs after those that send to it. Where sites send to each other they take turns until nothing is on its way,
     and windows are closed then, those of the proxy last: it is sent answers that others give as they close theirs.
@@ -69,6 +70,13 @@ def run_to_the_end(
         waiting = [site for site, part in parts.items() if is_sent_more(part, storage)]
     if not flush:
         return
+    # Panes that are open where rows are born are closed before anything is that they are merged into.
+    panes = {site: streams for site, part in parts.items() if (streams := sent_as_panes(part))}
+    waiting = list(panes)
+    while waiting:
+        for site in waiting:
+            start(parts[site], panes.get(site, ())).await_termination()
+        waiting = [site for site, part in parts.items() if is_sent_more(part, storage)]
     closing = [site for site, part in parts.items() if has_windows(part)]
     last = [site for site in closing if any(not link.dated for link in parts[site].receives)]
     for site in (*(site for site in closing if site not in last), *last):
@@ -79,6 +87,13 @@ def has_windows(part: SitePart) -> bool:
     """Whether a site has queries of the file, and not only rows to send."""
     senders = {link.query for link in part.sends if link.dated}
     return any(query.name not in senders for query in part.pipeline.queries)
+
+
+def sent_as_panes(part: SitePart) -> tuple[str, ...]:
+    """The streams of a site that are sent as panes."""
+    asked = {link.query for link in part.sends if link.panes is not None}
+    roots = (query.root for query in part.pipeline.queries if query.name in asked)
+    return tuple(dict.fromkeys(stream for root in roots for stream in streams_of(root)))
 
 
 def is_sent_more(part: SitePart, storage: Callable[[str], Storage]) -> bool:

@@ -18,7 +18,7 @@ from headrace.engine.state.sealed import seal, unseal
 from headrace.engine.state.storage import LocalStorage
 from headrace.errors import CorruptStateError, LockedError, StateError
 from headrace.language import parse_schema
-from headrace.model import Entry, Link, LinkEpoch, LinkFile, LinkReceipt, Stream, plain
+from headrace.model import Entry, Link, LinkEpoch, LinkFile, LinkReceipt, Stream, TimeWindow, plain
 from headrace.policies import StreamClock
 
 LINK = Link("r_1", "rome", "hub", "r_1", "r")
@@ -167,6 +167,38 @@ def test_an_epoch_is_sent_once_and_only_if_it_tells_something(folder: LinkFolder
     assert plain(folder.epoch(8)) == plain(LinkEpoch("r_1", SENDER, 8, 6, (), 70, {"r": Entry()}))
     again.committed(manifest(9, 90, failed="division by zero"))
     assert folder.sent()[-1] == 8, "time does not go on where rows are missing"
+
+
+@pytest.mark.parametrize(
+    ("mark", "answered", "since", "told"),
+    [
+        pytest.param(59, 40, None, 59, id="all closed panes are sent"),
+        pytest.param(65, 40, None, 59, id="a pane that is closed is still to be sent"),
+        pytest.param(19, None, None, 19, id="none is closed"),
+        pytest.param(25, None, None, 19, id="the first is still to be sent"),
+        pytest.param(65, None, 40, 59, id="of a query that came later the first is still to be sent"),
+        pytest.param(None, None, None, None, id="nothing has come"),
+    ],
+)
+def test_time_goes_on_along_a_link_up_to_the_panes_that_were_sent(
+    folder: LinkFolder, mark: int | None, answered: int | None, since: int | None, told: int | None
+) -> None:
+    link = replace(LINK, panes="_panes_1")
+    sender = sending(folder)
+    sender._windows = {"r_1": TimeWindow(20, 20)}
+    state = QueryState("", answered_us=answered, since_us=since)
+    left = Manifest(7, 0, {"r": StreamClock(first_us=3, last_us=mark, watermark_us=mark)}, queries={"r_1": state})
+    assert sender._watermark(left, link) == told
+
+
+def test_a_link_tells_how_many_bytes_it_has_carried(folder: LinkFolder) -> None:
+    sender = sending(folder)
+    sender._sealed = lambda files: [LinkFile(name, 10, 7) for _, name in files]
+    folder.storage.create("epoch-000000007-000.parquet", b"x" * 10)
+    folder.storage.create("epoch-000000007-001.parquet", b"x" * 10)
+    sender.committed(manifest(7, 70))
+    sender.committed(manifest(8, 80))
+    assert [folder.epoch(number).total_bytes for number in (7, 8)] == [20, 20]
 
 
 def test_two_engines_do_not_send_one_epoch(folder: LinkFolder) -> None:

@@ -145,7 +145,7 @@ def test_a_workload_is_not_planned_anew() -> None:
     [
         pytest.param(
             Stream,
-            {"name", "columns", "time", "lateness_us", "ahead_us", "idle_us", "expect"},
+            {"name", "columns", "time", "lateness_us", "ahead_us", "idle_us", "expect", "as_panes"},
             {"source": "a checkpoint belongs to its sources; how texts are read is told", "rate": "for placement only"},
             id="of a stream",
         ),
@@ -182,6 +182,7 @@ def test_everything_that_an_epoch_reads_is_told(kind: Any, told_of: set[str], wi
         pytest.param(lambda s: replace(s, ahead_us=8), id="ahead"),
         pytest.param(lambda s: replace(s, idle_us=8), id="idle"),
         pytest.param(lambda s: replace(s, columns=s.columns[:3]), id="columns"),
+        pytest.param(lambda s: replace(s, as_panes=True), id="panes in place of rows"),
         pytest.param(lambda s: replace(s, source=replace(LINES, options=())), id="how texts are read"),
     ],
 )

@@ -14,7 +14,7 @@ from headrace.engine.sources.read import United
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.storage import open_storage
 from headrace.engine.watch.hooks import Hooks
-from headrace.model import LinkEnds, Pipeline, streams_of
+from headrace.model import LinkEnds, Pipeline, WindowAggregate, streams_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,8 +63,11 @@ def open_links(ends: LinkEnds, pipeline: Pipeline, spark: SparkSession, checkpoi
         for links in (ends.sends, ends.receives)
     )
     reads = {query.name: streams_of(query.root) for query in pipeline.queries}
+    windows = {q.name: q.root.window for q in pipeline.queries if isinstance(q.root, WindowAggregate)}
     received = {link.stream for link in ends.receives}
     streams = tuple(stream for stream in pipeline.streams if stream.name in received)
     receiving = Receiving(receives, streams, checkpoint, hooks.probe)
-    sending = Sending(sends, reads, checkpoint, ends.limit_bytes, spark.sparkContext, hooks.on_note, hooks.probe)
+    sending = Sending(
+        sends, reads, checkpoint, ends.limit_bytes, spark.sparkContext, hooks.on_note, hooks.probe, windows=windows
+    )
     return Links(sending, receiving, ends, checkpoint)

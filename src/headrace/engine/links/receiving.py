@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from headrace.engine.links.folder import SENT, LinkFolder
@@ -15,7 +16,8 @@ from headrace.errors import CorruptStateError, StateError
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.border import Bordered
 from headrace.kernels.link_files import ReadLinkFiles, Sent
-from headrace.model import LinkEpoch, LinkReceipt, Stream
+from headrace.model import Column, DataType, Kind, LinkEpoch, LinkReceipt, Stream
+from headrace.planning import PANE_TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +51,7 @@ class Receiving:
         spark.dataSource.register(links_source())
         folders = {folder.link.id: f"{folder.storage.root}/{SENT}" for folder in self.folders}
         source = spark.readStream.format(FORMAT).option("folders", json.dumps(folders)).load()
-        return {s.name: spark.createDataFrame([], _ddl(s)) for s in self.streams} | {LINKS: source}
+        return {s.name: spark.createDataFrame([], _ddl(s.columns)) for s in self.streams} | {LINKS: source}
 
     def marks(self, batch: int) -> dict[str, int | None]:
         """By stream the watermark that a batch brings it to: the least of its links', None while one has not begun."""
@@ -66,10 +68,14 @@ class Receiving:
         start, end = self._offset(batch - 1), self._offset(batch)
         found: dict[str, DataFrame] = {}
         for stream in self.streams:
-            mine = [folder for folder in self.folders if folder.link.stream == stream.name]
-            files = tuple(file for folder in mine for file in _files(folder, self._epochs(folder, start, end)))
-            if files:
-                found[stream.name] = _read(spark, stream, files)
+            files: dict[str | None, list[Sent]] = {}
+            for folder in self.folders:
+                if folder.link.stream == stream.name:
+                    mine = _files(folder, self._epochs(folder, start, end))
+                    files.setdefault(folder.link.panes, []).extend(mine)
+            frames = [_frame(spark, stream, panes, tuple(mine)) for panes, mine in files.items() if mine]
+            if frames:
+                found[stream.name] = reduce(lambda a, b: a.unionAll(b), frames)
         return found
 
     def committed(self, manifest: Manifest) -> None:
@@ -127,13 +133,26 @@ def _files(folder: LinkFolder, epochs: Sequence[LinkEpoch]) -> list[Sent]:
     return [Sent(folder.storage.root, f, time) for e, time in zip(epochs, dated, strict=True) for f in e.files]
 
 
-def _read(spark: SparkSession, stream: Stream, files: tuple[Sent, ...]) -> DataFrame:
+def _frame(spark: SparkSession, stream: Stream, panes: str | None, files: tuple[Sent, ...]) -> DataFrame:
+    """The rows of some files as rows of a stream: as they are, or as panes in a column of it."""
+    if panes is None:
+        return _read(spark, stream.columns, stream.time, files)
+    column = stream.column(panes)
+    assert column is not None
+    times = tuple(Column(name, DataType(Kind.TIMESTAMP)) for name in PANE_TIMES)
+    rows = _read(spark, (*times, *column.type.fields), stream.time, files)
+    packed = ", ".join(f"'{field.name}', `{field.name}`" for field in column.type.fields)
+    made = {stream.time: f"timestamp_micros(unix_micros({PANE_TIMES[1]}) - 1)", panes: f"named_struct({packed})"}
+    return rows.selectExpr(*(f"{made.get(c.name, f'CAST(NULL AS {c.type})')} AS `{c.name}`" for c in stream.columns))
+
+
+def _read(spark: SparkSession, columns: tuple[Column, ...], time: str, files: tuple[Sent, ...]) -> DataFrame:
     import pyarrow as pa
 
-    schema = pa.schema([(column.name, arrow_type(column.type)) for column in stream.columns])
-    order = ReadLinkFiles(files, schema, stream.time)
-    return spark.range(0, len(files), 1, len(files)).mapInArrow(Bordered(order), _ddl(stream))
+    schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+    order = ReadLinkFiles(files, schema, time)
+    return spark.range(0, len(files), 1, len(files)).mapInArrow(Bordered(order), _ddl(columns))
 
 
-def _ddl(stream: Stream) -> str:
-    return ", ".join(f"`{column.name}` {column.type}" for column in stream.columns)
+def _ddl(columns: Iterable[Column]) -> str:
+    return ", ".join(f"`{column.name}` {column.type}" for column in columns)

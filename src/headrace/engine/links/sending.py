@@ -11,8 +11,8 @@ from headrace.engine.spark.jobs import Jobs
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.errors import StateError
 from headrace.kernels.link_files import SealLinkFiles
-from headrace.model import Entry, LinkEpoch, LinkFile
-from headrace.policies import watermark_of
+from headrace.model import Entry, Link, LinkEpoch, LinkFile, TimeWindow
+from headrace.policies import settled_until, watermark_of
 from headrace.units import format_bytes
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LOOK_S = 0.2
 
 
 class Sending:
-    """Sends what each epoch's queries wrote to links; `reads` are by query the streams behind it."""
+    """Sends what each epoch's queries wrote to links; `reads` and `windows` are their streams and windows, by query."""
 
     def __init__(
         self,
@@ -37,9 +37,11 @@ class Sending:
         note: Callable[[str], None],
         probe: Callable[[str], None],
         pause: Callable[[float], None] = time.sleep,
+        windows: Mapping[str, TimeWindow] | None = None,
     ) -> None:
         self._folders, self._reads, self._checkpoint = tuple(folders), reads, checkpoint
         self._limit, self._jobs, self._note, self._probe, self._pause = limit_bytes, Jobs(context), note, probe, pause
+        self._windows = windows or {}
         self._last: dict[str, LinkEpoch] = {}  # by link what was sent last
         self._ahead: dict[str, dict[int, int]] = {}  # by link the bytes of epochs that were not received
 
@@ -115,15 +117,27 @@ class Sending:
 
     def _send(self, folder: LinkFolder, manifest: Manifest, files: tuple[LinkFile, ...]) -> None:
         link, streams = folder.link, self._reads[folder.link.query]
-        watermark, last = watermark_of(manifest.clocks, streams), self._last.get(folder.link.id)
+        watermark, last = self._watermark(manifest, link), self._last.get(folder.link.id)
         if last is not None and not files and last.watermark_us == watermark:
             return
         ledger = {stream: manifest.ledger.get(stream, Entry()) for stream in streams}
         before = -1 if last is None else last.epoch
-        epoch = LinkEpoch(link.id, self._checkpoint.id, manifest.epoch, before, files, watermark, ledger)
+        total = sum(file.bytes for file in files) + (0 if last is None else last.total_bytes)
+        epoch = LinkEpoch(link.id, self._checkpoint.id, manifest.epoch, before, files, watermark, ledger, total)
         folder.send(epoch)
         self._last[link.id] = epoch
         self._ahead[link.id][epoch.epoch] = epoch.bytes
+
+    def _watermark(self, manifest: Manifest, link: Link) -> int | None:
+        """The time that nothing to be sent is older than."""
+        streams, window = self._reads[link.query], self._windows.get(link.query)
+        now = watermark_of(manifest.clocks, streams)
+        if link.panes is None or window is None:
+            return now
+        state = manifest.queries[link.query]
+        first = min((us for s in streams if (us := manifest.clocks[s].first_us) is not None), default=None)
+        fresh = first if state.since_us is None else window.whole_us(state.since_us)
+        return settled_until(window, fresh if state.answered_us is None else state.answered_us, now)
 
     def _sealed(self, files: Sequence[tuple[str, str]]) -> list[LinkFile]:
         if not files:

@@ -60,6 +60,8 @@ def _described(link: Link, storage: Storage) -> dict[str, Any]:
         "stream": link.stream,
         "sent_epoch": sent[-1] if sent else -1,
         "received_epoch": received,
+        "carries": "rows" if link.panes is None else "panes",
+        "sent_bytes": epochs[sent[-1]].total_bytes if sent and sent[-1] in epochs else 0,
         "waiting_epochs": len(waiting),
         "waiting_bytes": sum(epoch.bytes for epoch in waiting),
         "lag_us": None if last is None or there is None else last - there,

@@ -143,7 +143,8 @@ class AggregateOperator:
         """Which executions are due, now that time has advanced for all streams, derived ones included."""
         moment, scheduled = epoch.moment, epoch.scheduled
         times = {name: found for name in _alive(moment) if (found := _query_times(name, moment)) is not None}
-        scheduled.plan(times, moment.before, moment.after, moment.decision.flush is not None)
+        flush = moment.decision.flush
+        scheduled.plan(times, moment.before, moment.after, flush is not None and not flush.streams)
         for name, due in scheduled.due.items():
             ends_us = moment.standing.manifest.queries[name].ends_us
             within = due if ends_us is None else due.until(ends_us)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from headrace.kernels.absorb import BUCKETS, GREATEST, LEAST, MOST, SEED, EpochColumns, FeedColumns, RowColumns
 from headrace.kernels.panes import layout_of
 from headrace.model import SCALING, Feed, Measure, Stream, edge_into
-from headrace.planning import Kept, RowFeed, RowStore
+from headrace.planning import Kept, RowFeed, RowStore, merged_columns
 
 __all__ = ["projection", "text_literal"]
 
@@ -64,6 +64,8 @@ class _Select:
 
     def feed(self, kept: Kept, number: int, source: Feed, bins: int, rare: int | None) -> FeedColumns:
         """The columns of a synopsis's feed of that number; `rare` is the number of the key whose buckets are told."""
+        if source.panes is not None:
+            return self._panes(kept, number, source, bins)
         own, passed, kept_by_some = self._guards(source)
         keyed = bins > 1 and kept.synopsis.keys
         return FeedColumns(
@@ -75,6 +77,23 @@ class _Select:
             self._bucket(", ".join(source.keys), bins, kept_by_some) if keyed else None,
             # Buckets are counted of all rows.
             None if rare is None else self._bucket(source.keys[rare], BUCKETS, passed),
+        )
+
+    def _panes(self, kept: Kept, number: int, source: Feed, bins: int) -> FeedColumns:
+        """The columns of a feed whose rows are panes; only those that are its own are looked at."""
+        panes = f"{source.stream}.`{source.panes}`"
+        here = Feed(source.stream, f"{panes} IS NOT NULL", (), None)
+        own, passed, _ = self._guards(here)
+        keys = tuple(f"{panes}.`k{i}`" for i in range(len(source.keys)))
+        merged = (sql for measure in kept.measures for sql in merged_columns(measure, number, source))
+        return FeedColumns(
+            self.position[source.stream],
+            self._column(f"{panes} IS NOT NULL", own),
+            tuple(self._column(sql, passed) for sql in keys),
+            self._column(f"{panes}.`d`", passed) if source.detail else None,
+            (),
+            self._bucket(", ".join(keys), bins, passed) if bins > 1 and keys else None,
+            merged=tuple(self._column(sql, passed) for sql in merged),
         )
 
     def rows(self, source: RowFeed) -> RowColumns:

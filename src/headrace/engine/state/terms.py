@@ -56,6 +56,7 @@ def stream_terms(stream: Stream) -> StreamTerms:
         () if source is None else _of_texts(source.options),
         None if value is None else replace(value, options=_of_texts(value.options)),
         given_of(stream.expect),
+        stream.as_panes,
     )
 
 
@@ -73,6 +74,7 @@ def stream_of(name: str, terms: StreamTerms, now: Stream | None = None) -> Strea
         terms.idle_us,
         None if now is None or now.source is None else _source(terms, now.source),
         expect=stream_expected(terms.expect),
+        as_panes=terms.as_panes,
     )
 
 

@@ -141,7 +141,7 @@ def read_description(value: Mapping[str, Any]) -> Description:
     kept = {
         id_: Kept(
             Synopsis(
-                tuple(Feed(f["stream"], f["where"], tuple(f["keys"]), f["detail"]) for f in item["feeds"]),
+                tuple(Feed(f["stream"], f["where"], tuple(f["keys"]), f["detail"], f["panes"]) for f in item["feeds"]),
                 tuple(type_of(type_) for type_ in item["keys"]),
                 None if item["detail"] is None else type_of(item["detail"]),
                 item["keep"],
@@ -210,6 +210,8 @@ def _is_own(kept: Kept, streams: Sequence[Stream], details: Collection[str | Non
     own = {stream.name: stream for stream in streams}
     return all(
         feed.stream in own
+        # What comes along a link is for the queries that it was cut for.
+        and feed.panes is None
         and feed.detail in details
         and all(
             _is_own_key(sql, own[feed.stream]) for sql in (*feed.keys, *(() if feed.where is None else (feed.where,)))

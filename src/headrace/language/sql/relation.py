@@ -65,7 +65,7 @@ class StreamRelation:
     @property
     def columns(self) -> Mapping[Key, DataType]:
         name = self.stream.name
-        return {**{(name, c.name): c.type for c in self.stream.columns}, (name, HIDDEN_TIME): TIMESTAMP}
+        return {**{(name, c.name): c.type for c in self.stream.row_columns}, (name, HIDDEN_TIME): TIMESTAMP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ def _scan(stream: Stream, takes: Sequence[Take], where: exp.Expr | None) -> Scan
     env = StreamRelation(stream).columns
     columns = tuple(_named(take.name, substitute(take.node, time), take.type, env) for take in takes)
     condition = None if where is None else _named("where", substitute(where, time), BOOLEAN, env)
-    return Scan(stream.name, columns, condition)
+    return Scan(stream.name, columns, condition, as_panes=stream.as_panes)
 
 
 def _join(relation: JoinRelation, takes: Sequence[Take], where: exp.Expr | None) -> Join:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.model import Due, TimeWindow
 
-__all__ = ["due_windows", "last_end_with_rows", "newest_end"]
+__all__ = ["due_windows", "last_end_with_rows", "newest_end", "settled_until"]
 
 
 def due_windows(
@@ -24,6 +24,19 @@ def due_windows(
     first = _next_end(window, after)
     last = _next_end(window, now_us) - window.slide_us
     return Due(range(first, last + 1, window.slide_us)) if first <= last else None
+
+
+def settled_until(window: TimeWindow, after_us: int | None, now_us: int | None) -> int | None:
+    """The time that no window to be answered begins to hold: the watermark, or less while answers are behind it.
+
+    `after_us` is the end answered last, or the first row. Results dated by the last instant of their window are never
+    older than this.
+
+    >>> settled_until(TimeWindow(20, 20), 40, 59), settled_until(TimeWindow(20, 20), 40, 65)
+    (59, 59)
+    """
+    due = due_windows(window, after_us, None, now_us)
+    return now_us if due is None else due.first_us - 1
 
 
 def newest_end(window: TimeWindow, now_us: int) -> int:
