@@ -24,7 +24,7 @@ from headrace.engine.spark.secrets import remember_options
 from headrace.engine.spark.session import settings_from, tune, tuning_from
 from headrace.engine.spark.ship import prepare_executors
 from headrace.engine.standing import Standing
-from headrace.engine.state.carry_over import carry_over
+from headrace.engine.state.carry_over import carry_over, refuse_other_forms
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.state.choose_io import choose_io, verify_state
 from headrace.engine.state.state_io import StateIo
@@ -179,6 +179,7 @@ class _Starting:
         over = {name: state for name, state in known.items() if name in plans and is_over(state, plans[name].query)}
         plans = {name: plan for name, plan in plans.items() if name not in over}
         before = None if manifest is None else description_of(self.point, manifest)
+        refuse_other_forms(before.streams if before else (), self.pipeline.streams, known)
         workload = plan_workload(plans, self.pipeline.streams, before, manifest.coverage if manifest else {})
         refused = {name: QueryState(texts[name], failed=cause) for name, cause in self.judged.refused.items()}
         manifest = carry_over(manifest, workload, refused | over, self.hooks.on_note)

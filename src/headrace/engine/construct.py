@@ -119,7 +119,7 @@ def build_epochs(
         operator.check(Checked(standing.workload.flows, standing.manifest.nodes, steps))
     absorbing = Absorbing(io, point.state_folder, point.bins, operators, corrupt, trial, hooks.probe)
     clock = EpochClock(hooks.reading, hooks.on_note)
-    deciding = Deciding(settings, point, operators, clock, links.receiving.marks)
+    deciding = Deciding(settings, point, operators, clock, links.receiving.marks, links.receiving.since)
     epoch = Epoch(standing, deciding, point, io, operators, absorbing, corrupt, hooks, lambda: jobs_started(spark))
     return Built(Epochs(epoch, intake), operators, shedding)
 

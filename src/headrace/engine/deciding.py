@@ -27,9 +27,10 @@ class Deciding:
         operators: Sequence[Operator],
         clock: EpochClock,
         marks: Callable[[int], Mapping[str, int | None]],
+        since: Callable[[int], Mapping[str, int]],
     ) -> None:
         self._settings, self._checkpoint, self._operators, self._clock = settings, checkpoint, operators, clock
-        self._marks = marks
+        self._marks, self._since = marks, since
         self._last: EpochDecision | None = None
         self._described: tuple[Workload, int] | None = None
 
@@ -60,7 +61,7 @@ class Deciding:
             epoch, batch, now.wall_us, epoch, tuple(sorted(standing.live)), idle, flush, decided.nodes, intake,
             now.listened_us, standing.admissions(decided.keep, epoch, decided.buckets, decided.keyed),
             self._describe(standing, epoch),
-            {} if flush is not None else self._marks(batch),
+            {} if flush is not None else self._marks(batch), self._since(batch),
         )  # fmt: skip
 
     def _describe(self, standing: Standing, epoch: int) -> int:

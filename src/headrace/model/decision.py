@@ -113,6 +113,7 @@ class EpochDecision:
     admissions: Mapping[str, Admission] = field(default_factory=dict)  # by stream, of those that some edge sheds of
     workload: int = -1
     marks: Mapping[str, int | None] = field(default_factory=dict)  # watermarks that streams bring along
+    since: Mapping[str, int] = field(default_factory=dict)  # by column of panes when the first of them begins
 
     @property
     def schedule(self) -> ScheduleDecision | None:

@@ -58,7 +58,8 @@ class LinkEpoch:
     """What a sender's epoch put on a link: its files, and the watermark and ledger of the streams behind them.
 
     `before` is the epoch sent before it, -1 if it is the first: from one to the next nothing can be missing unnoticed.
-    `total_bytes` are those of all files that were ever sent along the link.
+    `total_bytes` are those of all files that were ever sent along the link. Panes that begin before `since_us` are not
+    sent: their rows came before anybody had asked for them.
     """
 
     link: str
@@ -69,6 +70,7 @@ class LinkEpoch:
     watermark_us: int | None = None
     ledger: Mapping[str, Entry] = field(default_factory=dict)
     total_bytes: int = 0
+    since_us: int | None = None
 
     def __post_init__(self) -> None:
         if not -1 <= self.before < self.epoch:

@@ -13,6 +13,7 @@ import pytest
 from headrace.engine.links.folder import LinkFolder
 from headrace.engine.links.receiving import Receiving
 from headrace.engine.links.sending import Sending
+from headrace.engine.state.carry_over import refuse_other_forms
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.state.sealed import seal, unseal
 from headrace.engine.state.storage import LocalStorage
@@ -199,6 +200,30 @@ def test_a_link_tells_how_many_bytes_it_has_carried(folder: LinkFolder) -> None:
     sender.committed(manifest(7, 70))
     sender.committed(manifest(8, 80))
     assert [folder.epoch(number).total_bytes for number in (7, 8)] == [20, 20]
+
+
+def test_panes_of_a_query_that_came_later_begin_with_the_last_of_its_links(
+    receiving: Receiving, folder: LinkFolder, tmp_path: Path
+) -> None:
+    assert receiving.since(1) == {}
+    storages = [folder.storage, LocalStorage(str(tmp_path / "r_2"), sync=False)]
+    links = [Link(f"r_{i}", "rome", "hub", f"r_{i}", "r", panes="_panes_1") for i in (1, 2)]
+    both = [LinkFolder(link, storage) for link, storage in zip(links, storages, strict=True)]
+    both[0].send(LinkEpoch("r_1", SENDER, 8, 6, since_us=40))
+    both[1].send(LinkEpoch("r_2", SENDER, 9, -1, since_us=50))
+    line = json.dumps({"r_1": 8, "r_2": 9})
+    receiving.checkpoint.storage.create("spark/offsets/2", f"v1\n{{}}\n{line}".encode())
+    merged = Receiving(tuple(both), (STREAM,), receiving.checkpoint, lambda point: None)
+    assert merged.since(2) == {"_panes_1": 50}
+
+
+@pytest.mark.parametrize(("was", "now"), [("rows", "panes"), ("panes", "rows")])
+def test_a_stream_does_not_change_its_form_under_queries_that_go_on(was: str, now: str) -> None:
+    before, after = (replace(STREAM, as_panes=form == "panes") for form in (was, now))
+    refuse_other_forms((before,), (before,), {"q": QueryState("")})
+    refuse_other_forms((before,), (after,), {})
+    with pytest.raises(StateError, match=f"came here as {was}, and by the placement of now would come as {now}"):
+        refuse_other_forms((before,), (after,), {"q": QueryState("")})
 
 
 def test_two_engines_do_not_send_one_epoch(folder: LinkFolder) -> None:

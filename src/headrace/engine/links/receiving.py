@@ -63,6 +63,16 @@ class Receiving:
             marks[stream.name] = min(known) if len(known) == len(told) else None
         return marks
 
+    def since(self, batch: int) -> dict[str, int]:
+        """By column of panes the time from which all links have them, of those that not all have from the beginning."""
+        end, found = self._offset(batch), dict[str, int]()
+        for folder in self.folders:
+            panes, link = folder.link.panes, folder.link.id
+            since = None if panes is None or link not in end else folder.epoch(end[link]).since_us
+            if panes is not None and since is not None:
+                found[panes] = max(since, found.get(panes, since))
+        return found
+
     def rows(self, spark: SparkSession, batch: int) -> dict[str, DataFrame]:
         """By stream the rows that a batch brings it; streams that it brings none are missing."""
         start, end = self._offset(batch - 1), self._offset(batch)

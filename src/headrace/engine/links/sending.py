@@ -122,8 +122,9 @@ class Sending:
             return
         ledger = {stream: manifest.ledger.get(stream, Entry()) for stream in streams}
         before = -1 if last is None else last.epoch
+        since = manifest.queries[link.query].since_us if link.panes is not None else None
         total = sum(file.bytes for file in files) + (0 if last is None else last.total_bytes)
-        epoch = LinkEpoch(link.id, self._checkpoint.id, manifest.epoch, before, files, watermark, ledger, total)
+        epoch = LinkEpoch(link.id, self._checkpoint.id, manifest.epoch, before, files, watermark, ledger, total, since)
         folder.send(epoch)
         self._last[link.id] = epoch
         self._ahead[link.id][epoch.epoch] = epoch.bytes

@@ -207,6 +207,7 @@ def _query_times(name: str, moment: Moment) -> QueryTimes | None:
 def _times(plan: AnswerPlan, moment: Moment, answered_us: int | None, since_us: int | None) -> QueryTimes | None:
     """After which time a node's next window can end; None before its first row."""
     own = [moment.after[stream] for stream in plan.reads]
+    since_us = max((us for us in (since_us, _since_us(plan, moment)) if us is not None), default=None)
     last = max((clock.last_us for clock in own if clock.last_us is not None), default=None)
     if answered_us is not None:
         return QueryTimes(answered_us, last)
@@ -215,6 +216,13 @@ def _times(plan: AnswerPlan, moment: Moment, answered_us: int | None, since_us: 
         return QueryTimes(plan.aggregate.window.whole_us(since_us), last, fresh=True)
     first = min((clock.first_us for clock in own if clock.first_us is not None), default=None)
     return None if first is None else QueryTimes(first, last)
+
+
+def _since_us(plan: AnswerPlan, moment: Moment) -> int | None:
+    """The time from which other sites have sent what a node is merged from; None: from the beginning."""
+    panes = (feed.panes for demand in plan.demands for feed in demand.synopsis.feeds)
+    since = moment.decision.since
+    return max((since[column] for column in panes if column is not None and column in since), default=None)
 
 
 def _expired(workload: Workload, answered: Mapping[str, Answered]) -> dict[str, int]:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.engine.state.checkpoint import Manifest, NodeState, QueryState
 from headrace.errors import StateError
 from headrace.kernels.chunks import APART, Chunk
-from headrace.model import AnswersState
+from headrace.model import AnswersState, Stream
 from headrace.planning import AnswerPlan, Coverage, FlowPlan, Kept, Workload, cover
 from headrace.policies import StreamClock, newest_end, watermark_of
 
-__all__ = ["carry_over", "complete_since"]
+__all__ = ["carry_over", "complete_since", "refuse_other_forms"]
+
+
+def refuse_other_forms(before: Sequence[Stream], now: Sequence[Stream], known: Mapping[str, QueryState]) -> None:
+    """StateError if a stream came as rows and would come as panes, or the other way: some of it would never come."""
+    was = {stream.name: stream.as_panes for stream in before}
+    for stream in now:
+        if known and was.get(stream.name, stream.as_panes) != stream.as_panes:
+            then, anew = ("panes", "rows") if was[stream.name] else ("rows", "panes")
+            raise StateError(
+                f"stream '{stream.name}' came here as {then}, and by the placement of now would come as {anew}, in "
+                f"which windows that are open would have gaps: leave queries and placement as they were, or begin with "
+                f"new checkpoints and new links"
+            )
 
 
 def carry_over(
