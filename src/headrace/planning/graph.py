@@ -85,7 +85,8 @@ def _add_answer(draft: _Draft, workload: Workload, name: str, plan: AnswerPlan) 
     what = f"{window} by {keys}" if keys else str(window)
     supplied = [[s.synopsis, s.keys] for d in plan.demands for s in workload.supplies[d.synopsis.id].suppliers]
     wanted = [[str(s.aggregate), s.columns, s.parameters] for s in plan.columns]
-    content = [sources, [keys for _, keys in supplied], repr(window), wanted, repr(plan.query.finish)]
+    steps = [repr(step) for step in plan.feeds.steps] if plan.feeds is not None else []
+    content = [sources, [keys for _, keys in supplied], repr(window), wanted, repr(plan.query.finish), *steps]
     answer = draft.node(f"answer-{_digest(content)}", "answer", what, name)
     for source in sources:
         draft.edge(source, answer, "panes")

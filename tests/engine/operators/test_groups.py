@@ -56,10 +56,16 @@ class Asked:
     size_s: int
     slide_s: int
     hopping: bool
+    cumulates: bool = False
+
+    def begin_us(self, end_us: int) -> int:
+        size = self.size_s * SECOND_US
+        return (end_us - 1) // size * size if self.cumulates else end_us - size
 
     def sql(self) -> str:
         names = [*self.keys, *(f"{text} AS v{i}" for i, text in enumerate(self.aggregates))]
-        window = "" if self.hopping else f"[WINDOW {self.size_s} s SLIDE {self.slide_s} s]"
+        slides = "CUMULATE" if self.cumulates else "SLIDE"
+        window = "" if self.hopping else f"[WINDOW {self.size_s} s {slides} {self.slide_s} s]"
         by = [f"window(ts, '{self.size_s} seconds', '{self.slide_s} seconds')"] if self.hopping else []
         by += self.keys
         where = f"WHERE {self.where}" if self.where else ""
@@ -69,13 +75,15 @@ class Asked:
 
 def drawn(rng: Rng) -> Asked:
     size = rng.randint(1, 12)
+    slide, hopping = rng.randint(1, min(size, 6)), rng.random() < 0.4
     return Asked(
         rng.choice(KEYS),
         rng.choice(FILTERS),
         tuple(rng.sample(list(AGGREGATES), rng.randint(1, 3))),
         size,
-        rng.randint(1, min(size, 6)),
-        rng.random() < 0.4,
+        slide,
+        hopping,
+        not hopping and size % slide == 0 and rng.random() < 0.5,
     )
 
 
@@ -129,13 +137,15 @@ Row = tuple[Any, ...]
 
 def alone(asked: Asked, ends: Iterable[int], rows: pl.DataFrame) -> set[Row]:
     """What DuckDB answers to each window."""
-    size = asked.size_s * SECOND_US
-    windows = pl.DataFrame({"e": pl.Series(list(ends), dtype=pl.Int64)})
+    until = list(ends)
+    windows = pl.DataFrame(
+        {"b": [asked.begin_us(end) for end in until], "e": until}, schema={"b": pl.Int64, "e": pl.Int64}
+    )
     values = ", ".join(["e", *asked.keys, *(AGGREGATES[text] for text in asked.aggregates)])
     by = ", ".join(["e", *asked.keys])
-    inside = f"t >= e - {size} AND t < e AND ({asked.where or 'true'})"
+    inside = f"t >= b AND t < e AND ({asked.where or 'true'})"
     found = duckdb.sql(f"SELECT {values} FROM windows JOIN rows ON {inside} GROUP BY {by}").fetchall()
-    if not asked.keys and not asked.hopping:
+    if not asked.keys and not asked.hopping and not asked.cumulates:
         there = {row[0] for row in found}
         none = tuple(0 if text.startswith("COUNT") else None for text in asked.aggregates)
         found += [(end, *none) for end in windows["e"] if end not in there]
@@ -162,8 +172,8 @@ def together(workload: Workload, due: Mapping[str, Due], panes: Panes) -> dict[s
                     raise frame.error()
                 name, spec = some[position], specs[position][0]
                 assert frame.columns == ["window_start", "window_end", *spec.keys, *(a.name for a in spec.aggregates)]
-                length = (frame["window_end"] - frame["window_start"]).dt.total_microseconds().unique().to_list()
-                assert length == [spec.size_us]
+                starts = frame["window_start"].dt.epoch("us").to_list()
+                assert starts == [spec.begin_us(end) for end in frame["window_end"].dt.epoch("us")]
                 ends = frame["window_end"].dt.epoch("us")
                 for end, row in zip(ends, frame.drop("window_start", "window_end").rows(), strict=True):
                     found[name].append(tuple(plain(v) for v in (end, *row)))
@@ -292,6 +302,7 @@ def test_a_leap_over_years_is_answered_where_there_are_rows():
         "keyed": Asked(("src",), None, ("COUNT(*)",), 6, 4, False),
         "hopping": Asked((), None, ("SUM(length)",), 9, 3, True),
         "tumbling": Asked(("src",), None, ("COUNT(*)",), 7, 7, False),
+        "cumulating": Asked(("src",), None, ("COUNT(*)",), 12, 4, False, cumulates=True),
     }
     rows = rows_of(Rng(5), 30)
     leap = pl.concat([rows, rows[:1].with_columns(t=pl.lit(10**9 * SECOND_US))])

@@ -111,14 +111,14 @@ WANTED = {
 @pytest.fixture(scope="module")
 def played(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, list[tuple[Any, ...]]]]:
     rng = np.random.default_rng(71)
-    left, right = make_side(rng, 6, 40, 3, 5, hot=0.3), make_side(rng, 6, 30, 3, 5)
+    left, right = make_side(rng, 4, 60, 8, 5, hot=0.3), make_side(rng, 4, 30, 8, 5)
     home = tmp_path_factory.mktemp("forms")
-    return database(left, right), play(spark, home, left, right, QUERIES, restart=3, flush=True)
+    return database(left, right), play(spark, home, left, right, QUERIES, restart=2, flush=True)
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_what_queries_say_equals_duckdb_across_a_restart(played: Any, name: str) -> None:
     connection, found = played
     wanted = connection.execute(WANTED[name]).fetchall()
-    assert len(wanted) >= 5
+    assert len(wanted) >= 4
     assert_same(found[name], wanted)
