@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -14,8 +17,13 @@ from world import SCHEMA, START, make_epochs, write_epochs
 
 import headrace as hr
 from headrace.engine import Hooks
+from headrace.engine.sinks import delta
+from headrace.engine.sinks.files import FileSink
+from headrace.engine.sinks.jdbc import JdbcSink
+from headrace.engine.state.storage import LocalStorage
 from headrace.errors import EngineError, SpecError
-from headrace.model import EpochDecision
+from headrace.language import bind_query, parse_schema
+from headrace.model import EpochDecision, SinkSpec, Stream
 
 SQL = "SELECT k, g, COUNT(*) AS n, SUM(i) AS total FROM r GROUP BY window(ts, '60 s', '20 s'), k, g"
 COLUMNS = "window_start, window_end, k, g, n, total"
@@ -82,6 +90,100 @@ def test_folders_and_latest_results_across_a_crash(spark: Any, postgres: Postgre
     assert rows_of(duck, "SELECT k, ts FROM raw") == rows_of(duck, last)
 
 
+def staged(sink: FileSink, *parts: tuple[str, pa.Table]) -> list[str]:
+    """Files as Spark leaves them in a sink's staging folder: in folders by value."""
+    files = []
+    for folder, table in parts:
+        file = f"4f/{folder}part-00000.snappy.parquet"
+        path = Path(sink.staging) / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path)
+        files.append(file)
+    return files
+
+
+def numbers(*values: int, **more: Any) -> pa.Table:
+    return pa.table({"n": pa.array(values, pa.int64()), **more})
+
+
+PARTS = (
+    ("day=2024-01-01/k=a%2Fb/", numbers(1, 2)),
+    ("day=2024-01-01/k=__HIVE_DEFAULT_PARTITION__/", numbers(3)),
+)
+ROWS = [(1, date(2024, 1, 1), "a/b"), (2, date(2024, 1, 1), "a/b"), (3, date(2024, 1, 1), None)]
+
+
+def test_an_epoch_in_folders_takes_the_place_of_its_first_attempt(tmp_path: Path) -> None:
+    storage, spec = LocalStorage(str(tmp_path)), SinkSpec("parquet", str(tmp_path), (), ("day", "k"))
+    sink = FileSink(spec, storage)
+    sink.adopt(staged(sink, *PARTS), 0, False)
+    sink.adopt(staged(sink, *PARTS), 1, False)
+    again = FileSink(spec, storage)
+    assert again.last_epoch() == 1
+    again.adopt(staged(again, PARTS[1]), 1, True)
+    sql = f"SELECT n, day, k FROM read_parquet('{tmp_path}/*/*/*.parquet', hive_partitioning = true) ORDER BY ALL"
+    assert duckdb.connect().execute(sql).fetchall() == [*ROWS, ROWS[2]]
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = [("n", "long"), ("day", "date"), ("k", "string")]
+    schema = {"type": "struct", "fields": [{"name": name, "type": type_, "nullable": True, "metadata": {}}
+                                           for name, type_ in fields]}  # fmt: skip
+    monkeypatch.setattr(delta, "_delta_schema", lambda columns: json.dumps(schema))
+
+
+def table_sink(folder: Path, **layout: Any) -> delta.DeltaSink:
+    return delta.DeltaSink(SinkSpec("delta", str(folder), **layout), "", LocalStorage(str(folder)), "app")
+
+
+def test_a_delta_table_in_partitions_has_each_epoch_once(without_spark: None, tmp_path: Path) -> None:
+    sink = table_sink(tmp_path, partition_by=("day", "k"))
+    sink.adopt(staged(sink, *PARTS), 0, False)
+    again = table_sink(tmp_path, partition_by=("day", "k"))
+    again.adopt(staged(again, *PARTS), 0, True)
+    again.adopt(staged(again, PARTS[1]), 1, False)
+    found = pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table()).to_pylist()
+    assert sorted(((row["n"], row["day"], row["k"]) for row in found), key=repr) == [*ROWS, ROWS[2]]
+    with pytest.raises(SpecError, match="is partitioned by day, k, and its sink by nothing"):
+        table_sink(tmp_path)
+
+
+def test_a_table_of_latest_results_is_its_last_version(
+    without_spark: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta, "_VACUUM_EVERY", 1)
+    sink = table_sink(tmp_path, key=("k",), latest="n")
+    for epoch, values in enumerate([(1, 2), (1, 2, 3)]):
+        rows = numbers(*values, day=pa.nulls(len(values), pa.date32()), k=[f"k{n}" for n in values])
+        sink.adopt(staged(sink, ("", rows)), epoch, False)
+    table = DeltaTable(str(tmp_path))
+    assert sorted(pa.table(table.to_pyarrow_table())["n"].to_pylist()) == [1, 2, 3]
+    assert len(table.file_uris()) == 1
+    assert len(list(tmp_path.glob("epoch-*.parquet"))) == 2, "what a reader of the version before may still want stays"
+
+
+def test_a_database_keeps_the_later_of_two_results() -> None:
+    """The statements of a transaction, run by DuckDB."""
+    sink = object.__new__(JdbcSink)
+    sink.table, sink._key, sink._latest = "t", ("k", "g"), "w"
+    sink._quoted = lambda name: f'"{name}"'  # type: ignore[method-assign]
+    duck = duckdb.connect()
+    duck.execute("CREATE TABLE t (k TEXT, g INT, w INT, n INT)")
+    duck.execute(
+        "INSERT INTO t VALUES ('a', 1, 5, 1), ('b', 1, 5, 1), (NULL, 1, 5, 1), ('c', 1, NULL, 1), ('d', 1, 5, 1)"
+    )
+    duck.execute("CREATE TABLE s0 (k TEXT, g INT, w INT, n INT)")
+    duck.execute(
+        "INSERT INTO s0 VALUES ('a', 1, 6, 2), ('b', 1, 4, 2), (NULL, 1, 5, 2), ('c', 1, 1, 2), ('e', 1, NULL, 2)"
+    )
+    duck.execute(sink._superseded("s0 s"))
+    duck.execute(f"INSERT INTO t SELECT * FROM s0 s WHERE NOT EXISTS ({sink._same_key()})")
+    assert duck.execute("SELECT k, w, n FROM t ORDER BY ALL").fetchall() == [
+        ("a", 6, 2), ("b", 5, 1), ("c", 1, 2), ("d", 5, 1), ("e", None, 2), (None, 5, 2),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sink", "said"),
     [
@@ -98,9 +200,6 @@ def test_folders_and_latest_results_across_a_crash(spark: Any, postgres: Postgre
     ],
 )  # fmt: skip
 def test_a_layout_that_cannot_be_is_refused(sink: dict[str, Any], said: str) -> None:
-    from headrace.language import bind_query, parse_schema
-    from headrace.model import Stream
-
     stream = Stream("r", parse_schema("ts TIMESTAMP, k STRING, g INT, i INT"), "ts")
     with pytest.raises(SpecError) as refused:
         bind_query("q", SQL, {"r": stream}, sink=hr.sink(**sink).spec)

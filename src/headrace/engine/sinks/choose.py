@@ -230,8 +230,7 @@ def reach_sink(
         case "console":
             return ConsoleSink(query)
         case "memory":
-            schema = pa.schema([(each.name, arrow_type(each.type)) for each in question.finish.outputs])
-            return MemorySink(query, _rows(spec, query), note, schema)
+            return MemorySink(query, _rows(spec, query), note, _schema(question))
         case "python":
             return PythonSink(_load(dict(spec.options).get("function", ""), query))
         case format_ if format_ in FILE_FORMATS:
@@ -255,6 +254,14 @@ def reach_sink(
             return JdbcSink(question, spark, application)
         case _:
             return FormatSink(spec, query, checkpoint.storage)
+
+
+def _schema(query: Query) -> pa.Schema:
+    """The columns of a query's results as Arrow has them; none where Arrow has no such type."""
+    try:
+        return pa.schema([(each.name, arrow_type(each.type)) for each in query.finish.outputs])
+    except ValueError:
+        return pa.schema([])
 
 
 def _rows(spec: SinkSpec, query: str) -> int:
