@@ -13,7 +13,7 @@ from headrace.model.pipeline import EngineSettings
 from headrace.model.shedding import QueryShedding
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US
 
-__all__ = ["QueryTerms", "SettingTerms", "SinkTerms", "StepTerms", "StreamTerms"]
+__all__ = ["QueryTerms", "SettingTerms", "SinkTerms", "StepTerms", "StreamTerms", "TableTerms"]
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -33,6 +33,13 @@ class StreamTerms:
     reading: Pairs = ()
     value: Decoding | None = None
     expect: Pairs = ()  # what is expected, and what follows if it is not so
+
+
+@dataclass(frozen=True, slots=True)
+class TableTerms:
+    """A table: names and types of its columns. Rows are looked up in snapshots, which decisions name."""
+
+    columns: Pairs
 
 
 @dataclass(frozen=True, slots=True)

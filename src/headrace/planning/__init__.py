@@ -22,6 +22,7 @@ from headrace.planning.joining import (
     may_shed_join,
     window_us,
 )
+from headrace.planning.lookup import LookupPlan, plan_lookup
 from headrace.planning.map_svg import draw_svg
 from headrace.planning.parting import part_queries
 from headrace.planning.placed import Placed, place
@@ -75,6 +76,7 @@ __all__ = [
     "Kept",
     "Known",
     "KnownRates",
+    "LookupPlan",
     "NodePlan",
     "NodeState",
     "Part",
@@ -131,6 +133,7 @@ __all__ = [
     "plan_admissions",
     "plan_answer",
     "plan_join",
+    "plan_lookup",
     "plan_pipeline",
     "plan_query",
     "plan_rows",
