@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.failures import failure_of
 from headrace.engine.spark.secrets import resolve
+from headrace.engine.spark.thrown import chain_of
 from headrace.engine.state.storage import Storage, for_spark
 from headrace.errors import CorruptStateError, EngineError, HeadraceError
 from headrace.language import nearest, parse_type
@@ -61,7 +62,7 @@ class Tables:
             count = self._files(place, table.columns).count()
         except Exception as failure:
             self._storage.delete(place)
-            raise EngineError(f"table '{name}' cannot be read: {shown(failure_of(failure).text)}") from failure
+            raise EngineError(f"table '{name}' cannot be read: {_why(failure)}") from failure
         size = self._size(place)
         if size > table.limit_bytes:
             self._storage.delete(place)
@@ -117,7 +118,7 @@ def read_table(spark: SparkSession, table: Table, frame: DataFrame | None = None
     except HeadraceError:
         raise
     except Exception as failure:
-        raise EngineError(f"table '{table.name}' cannot be read: {shown(failure_of(failure).text)}") from failure
+        raise EngineError(f"table '{table.name}' cannot be read: {_why(failure)}") from failure
     for column in table.columns:
         there = found.get(column.name.lower())
         if there is None:
@@ -150,6 +151,13 @@ def _opened(spark: SparkSession, table: Table) -> DataFrame:
             raise _missing(table, lost, names)
     strict = {key: text for key, text in _TEXTS[source.format].items() if key.lower() not in given}
     return reader.options(**strict).schema(_ddl(table.columns)).load(source.path)
+
+
+def _why(failure: Exception) -> str:
+    """What Spark says of a table that it cannot read, and what was behind that."""
+    told, chain = failure_of(failure).text, chain_of(failure)
+    behind = " ".join(chain[-1].message.split()) if chain else ""
+    return shown(told if not behind or behind in told else f"{told}: {behind}")
 
 
 def _missing(table: Table, column: Column, names: Sequence[str]) -> EngineError:
