@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -14,6 +14,7 @@ from headrace.language import (
     Given,
     absolute,
     bind_query,
+    columns_of_header,
     load_pipeline,
     parse_schema,
     parse_type,
@@ -23,14 +24,17 @@ from headrace.language import (
 from headrace.model import (
     DEFAULT_AHEAD_US,
     DEFAULT_IDLE_US,
+    DEFAULT_LIMIT_BYTES,
     Column,
     EngineSettings,
     QueryShedding,
     SinkSpec,
+    Source,
     StepFunction,
     Stream,
+    Table,
 )
-from headrace.units import parse_duration
+from headrace.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,11 +84,15 @@ def sink(
     `partition_by` are columns by whose values files lie in folders. With a `key` a table (Delta, JDBC) keeps one result
     of each: that with the greatest value in the column `latest`.
     """
-    plain = tuple(
-        (key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in options.items()
-    )
     place = None if path is None else _absolute(path)
-    return SinkChoice(SinkSpec(format, place, plain, tuple(partition_by), tuple(key), latest if key else None))
+    return SinkChoice(
+        SinkSpec(format, place, _plain(options), tuple(partition_by), tuple(key), latest if key else None)
+    )
+
+
+def _plain(options: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Options as Spark takes them, texts all."""
+    return tuple((key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in options.items())
 
 
 def parquet(path: str, **options: Any) -> SinkChoice:
@@ -188,6 +196,7 @@ class Pipeline:
     def __init__(self, name: str) -> None:
         self._model = model.Pipeline(name, (), ())
         self._frames: dict[str, DataFrame] = {}
+        self._tables: dict[str, DataFrame] = {}
         self._functions: dict[str, Callable[[Any, int], Any]] = {}
         self._steps: dict[str, Callable[..., Any]] = {}
 
@@ -195,7 +204,8 @@ class Pipeline:
     def from_file(cls, path: str | Path) -> Pipeline:
         """The pipeline of a file; SpecError with every problem in it."""
         made = cls.__new__(cls)
-        made._model, made._frames, made._functions, made._steps = load_pipeline(path), {}, {}, {}
+        made._model, made._frames, made._tables = load_pipeline(path), {}, {}
+        made._functions, made._steps = {}, {}
         return made
 
     @property
@@ -217,8 +227,7 @@ class Pipeline:
         """Adds a streaming DataFrame under a name queries can use; `expect` is what its rows should be like."""
         if not name.isidentifier():
             raise SpecError(f"'{name}' cannot name a stream; use letters, digits and _")
-        if any(known.name.lower() == name.lower() for known in self._model.streams):
-            raise SpecError(f"there is a stream '{name}' already")
+        self._refuse_taken(name)
         if not rows.isStreaming:
             raise SpecError(f"stream '{name}' is not a streaming DataFrame; read it with spark.readStream")
         columns = tuple(Column(f.name, parse_type(f.dataType.simpleString())) for f in rows.schema.fields)
@@ -237,6 +246,53 @@ class Pipeline:
         self._model = replace(self._model, streams=(*self._model.streams, stream))
         self._frames[name] = rows
         return self
+
+    def table(
+        self,
+        name: str,
+        rows: DataFrame | str,
+        *,
+        format: str = "parquet",
+        schema: str | None = None,
+        refresh: str | None = None,
+        limit: str | int = DEFAULT_LIMIT_BYTES,
+        on_error: str = "stop",
+        **options: object,
+    ) -> Pipeline:
+        """Adds a table that queries can look rows up in: a DataFrame, or a path that Spark reads in this format.
+
+        A path needs a schema in Spark DDL, unless it is of CSV files with a header. The table is copied when a run
+        starts and every `refresh`, at most `limit` bytes of Parquet; where it cannot be read the run stops, or with
+        `on_error="keep"` goes on with the last copy. A DataFrame that reads files has those of when it was made: give
+        a path where files change.
+        """
+        if not name.isidentifier() or not name.isascii():
+            raise SpecError(f"'{name}' cannot name a table; use letters, digits and _")
+        self._refuse_taken(name)
+        try:
+            span = None if refresh is None else parse_duration(refresh)
+            most = parse_size(limit) if isinstance(limit, str) else limit
+            if isinstance(rows, str):
+                source = Source(format, _absolute(rows), _plain(options))
+                columns = columns_of_header(source) if schema is None else parse_schema(schema)
+                if columns is None:
+                    raise SpecError(f"table '{name}' needs a schema, such as schema='host STRING, zone INT'")
+                table = Table(name, columns, source, span, most, on_error)
+            else:
+                table = Table(name, _columns_of(rows, f"table '{name}'"), None, span, most, on_error)
+                self._tables[name] = rows
+        except ValueError as exc:
+            raise SpecError(str(exc)) from exc
+        self._model = replace(self._model, tables=(*self._model.tables, table))
+        return self
+
+    def _refuse_taken(self, name: str) -> None:
+        for what, names in (
+            ("stream", [stream.name for stream in self._model.streams]),
+            ("table", [table.name for table in self._model.tables]),
+        ):
+            if name.lower() in (each.lower() for each in names):
+                raise SpecError(f"there is a {what} '{name}' already")
 
     def query(
         self,
@@ -274,6 +330,7 @@ class Pipeline:
             step=None if step is None else step.spec,
             shedding=_shedding(name, shedding),
             queries={query.name: query for query in self._model.queries},
+            tables={table.name: table for table in self._model.tables},
         )
         bound = with_expectations(bound, _given(expect))
         self._model = replace(self._model, queries=(*self._model.queries, bound))
@@ -337,6 +394,7 @@ class Pipeline:
             replace(self._model, engine=settings),
             spark,
             frames=self._frames,
+            tables=self._tables,
             functions=self._functions,
             steps=self._steps,
             checkpoint=None if checkpoint is None else _absolute(checkpoint),
@@ -344,6 +402,12 @@ class Pipeline:
             flush=flush,
             hooks=hooks,
         )
+
+
+def _columns_of(rows: DataFrame, what: str) -> tuple[Column, ...]:
+    if rows.isStreaming:
+        raise SpecError(f"{what} is a streaming DataFrame; declare it as a stream")
+    return tuple(Column(f.name, parse_type(f.dataType.simpleString())) for f in rows.schema.fields)
 
 
 def _shedding(query: str, given: str | dict[str, Any] | None) -> QueryShedding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from headrace.errors import SpecError
 from headrace.language import bind_query, load_cases, parse_schema
-from headrace.model import Case, Pipeline, Stream
+from headrace.model import Case, Pipeline, Stream, Table
 
 SCHEMA = (
     "ts TIMESTAMP, k STRING, i INT, t TINYINT, x DOUBLE, d DECIMAL(5,2), b BOOLEAN, day DATE, raw BINARY, "
@@ -118,3 +119,14 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
 def test_epochs_are_lists_of_rows(tmp_path: Path) -> None:
     (case,) = read(tmp_path, "c: {rows: {r: [[{i: 1}, {i: 2}], [], [{i: 3}]]}, expect: {q: []}}")
     assert case.rows == {"r": (({"i": 1}, {"i": 2}), (), ({"i": 3},))}
+
+
+def test_a_case_says_what_a_table_holds(tmp_path: Path) -> None:
+    file = tmp_path / "tests.yml"
+    file.write_text("c:\n  rows: {hosts: [{host: a, zone: 1}, {host: b}]}\n  expect: {q: []}\n")
+    pipeline = replace(PIPELINE, tables=(Table("hosts", parse_schema("host STRING, zone INT")),))
+    (case,) = load_cases(file, pipeline)
+    assert case.rows == {"hosts": (({"host": "a", "zone": 1}, {"host": "b"}),)}
+    file.write_text("c:\n  rows: {hots: []}\n  expect: {q: []}\n")
+    with pytest.raises(SpecError, match="unknown stream or table 'hots'; did you mean 'hosts'"):
+        load_cases(file, pipeline)

@@ -31,7 +31,10 @@ from headrace.model import (
     ScheduleDecision,
     Shed,
     SheddingDecision,
+    Snapshot,
     Split,
+    TablesDecision,
+    TablesState,
     plain,
     restored,
 )
@@ -41,6 +44,8 @@ WHOLE = st.integers(-(2**62), 2**62)
 COUNT = st.integers(0, 10**6)
 SHARE = st.floats(0, 1)
 TEXT = st.text(max_size=12)
+SNAPSHOT = {"folder": "a", "definition": "d", "read_us": 1, "rows": 2, "bytes": 3, "reason": "", "tried_us": None}
+WORD = st.from_regex(r"[a-z_0-9]{1,12}", fullmatch=True)
 
 
 def any_of(type_: Any) -> st.SearchStrategy[Any]:
@@ -62,6 +67,10 @@ def any_of(type_: Any) -> st.SearchStrategy[Any]:
     if type_ is Admission:
         keep = st.dictionaries(TEXT, st.floats(0, 1, exclude_max=True), max_size=3)
         return st.builds(Admission, st.lists(TEXT, min_size=1, max_size=3).map(tuple), WHOLE, keep)
+    if type_ is TablesDecision or type_ is TablesState:
+        return st.dictionaries(WORD, any_of(Snapshot), max_size=3).map(type_)
+    if type_ is Snapshot:
+        return st.builds(Snapshot, WORD, TEXT, WHOLE, COUNT, COUNT, TEXT, any_of(int | None))
     if type_ is Estimate:
         return st.builds(Estimate, SHARE, SHARE, COUNT)
     if type_ is Shed:
@@ -96,6 +105,7 @@ def any_of(type_: Any) -> st.SearchStrategy[Any]:
         KeyedMeasures,
         Observed,
         Shed,
+        TablesState,
         EpochDecision,
     ],
 )
@@ -139,6 +149,10 @@ def test_the_calls_of_an_operator_are_typed(call: str):
         pytest.param(Observed, {"flows": {"q": 3}}, "no known kind None", id="a value where an object belongs"),
         pytest.param(Observed, [], "must be an object", id="an array where an object belongs"),
         pytest.param(Observed, {"rows": []}, "Observed.rows must be an object", id="an array where a mapping belongs"),
+        pytest.param(TablesState, {"snapshots": {"../up": SNAPSHOT}}, "'../up' names no table",
+                     id="a place for a table"),
+        pytest.param(TablesState, {"snapshots": {"t": {**SNAPSHOT, "folder": "a/b"}}}, "'a/b' names no table",
+                     id="a place for a snapshot"),
         pytest.param(KeyedMeasures, {"busy_s": 1}, "has no 'step_s'", id="the first that is missing is named"),
     ],
 )  # fmt: skip

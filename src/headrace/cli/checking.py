@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from headrace.cli.preflight import look_around
-from headrace.errors import Problem, SpecError
+from headrace.errors import EngineError, Problem, SpecError
 from headrace.language import lacking_packages, line_of, load_pipeline
 from headrace.model import Pipeline, Query, Step
 from headrace.planning import place, plan_pipeline, plan_query
@@ -178,12 +178,17 @@ class _Findings:
         """What only Spark can judge of expressions."""
         if self.problems:
             return
-        from headrace.engine import build_session, judge, session_settings
+        from headrace.engine import build_session, judge, read_table, session_settings
 
         session = build_session("check", conf=session_settings(self.pipeline, conf))
         for query in self.pipeline.queries:
             with self.noting():
                 judge(query, self.pipeline.streams, session)
+        for table in self.pipeline.tables:
+            try:
+                read_table(session, table)
+            except EngineError as missing:
+                self.problems.append(Problem(str(missing), line=line_of(self.spec, "tables", table.name)))
 
 
 def _functions(query: Query) -> Iterator[tuple[str, str]]:

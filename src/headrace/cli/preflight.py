@@ -16,6 +16,7 @@ from headrace.language import (
     PATHLESS_SINKS,
     SINKS,
     SOURCES,
+    TABLES,
     local_path,
     near_miss,
     near_setting,
@@ -74,6 +75,15 @@ def look_around(pipeline: Pipeline, conf: Mapping[str, str]) -> Iterator[Finding
         why = None if source.path is None or source.format not in FILE_SOURCES else _no_input(source.path)
         if why is not None:
             yield Finding(Problem(f"stream '{stream.name}' reads {source.path}, {why}"), (*keys, "path"))
+    for table in pipeline.tables:
+        source, keys = table.source, ("tables", table.name, "source")
+        if source is None:
+            continue
+        what = f"table '{table.name}' is read as '{source.format}'"
+        yield from _format(what, source.format, TABLES, brought, (*keys, "format"), None)
+        why = None if source.path is None or source.format not in FILE_SOURCES else _no_table(source.path)
+        if why is not None:
+            yield Finding(Problem(f"table '{table.name}' reads {source.path}, {why}"), (*keys, "path"))
     for query in pipeline.queries:
         sink, keys = query.sink, ("queries", query.name, "sink")
         what = f"results are written as '{sink.format}'"
@@ -157,6 +167,12 @@ def _no_input(path: str) -> str | None:
         what = "a file" if place.is_file() else "a device or a pipe"
         return f"which is {what}: Spark streams from folders; give its folder, or a pattern that fits it"
     return None if os.access(place, os.R_OK | (os.X_OK if place.is_dir() else 0)) else "which cannot be read"
+
+
+def _no_table(path: str) -> str | None:
+    """Why a table cannot be read from a path; None if it can, or if that shows only later."""
+    place = None if _PATTERN.search(path) else local_path(path)
+    return "which is not there" if place is not None and not place.exists() else None
 
 
 def _not_writable(path: str) -> str | None:

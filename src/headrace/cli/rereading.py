@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from headrace.errors import SpecError
 from headrace.language import bind_query, given_of, include_patterns, load_pipeline
-from headrace.model import Pipeline, Query, Step, StepFunction
+from headrace.model import Pipeline, Query, Step, StepFunction, Stream, Table
 
 __all__ = ["Edit", "FileLook", "Rereading", "Settled", "compare"]
 
@@ -55,7 +55,8 @@ def compare(running: Pipeline, edited: Pipeline) -> Edit:
         try:
             found[query.name] = _on_running(query, running, edited)
         except SpecError as error:
-            waiting += [f"{problem}, as the run has its streams; it waits for a restart" for problem in error.problems]
+            late = "as the run has its streams and tables; it waits for a restart"
+            waiting += [f"{problem}, {late}" for problem in error.problems]
             if query.name in known:
                 found[query.name] = known[query.name]
     changed = {name for name in known.keys() & found.keys() if _facts(known[name]) != _facts(found[name])}
@@ -86,11 +87,6 @@ def _difference(before: Query, after: Query) -> str:
 
 
 def _restart(running: Pipeline, edited: Pipeline) -> tuple[str, ...]:
-    before = {stream.name: stream for stream in running.streams}
-    after = {stream.name: stream for stream in edited.streams}
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    kinds = {name: "is new" if name not in before else "is gone" if name not in after else "has changed"
-             for name in names}  # fmt: skip
     parts = {
         "name": (running.name, edited.name),
         "output": (running.output, edited.output),
@@ -100,9 +96,18 @@ def _restart(running: Pipeline, edited: Pipeline) -> tuple[str, ...]:
         "network": (running.network, edited.network),
     }
     return (
-        *(f"stream '{name}' {kind}" for name, kind in kinds.items()),
+        *_differing("stream", running.streams, edited.streams),
+        *_differing("table", running.tables, edited.tables),
         *(f"{part} has changed" for part, (old, new) in parts.items() if old != new),
     )
+
+
+def _differing(what: str, running: Sequence[Stream | Table], edited: Sequence[Stream | Table]) -> list[str]:
+    """Which streams or tables are not what they were, and how."""
+    before, after = {each.name: each for each in running}, {each.name: each for each in edited}
+    kinds = {name: "is new" if name not in before else "is gone" if name not in after else "has changed"
+             for name in {**before, **after} if before.get(name) != after.get(name)}  # fmt: skip
+    return [f"{what} '{name}' {kind}" for name, kind in kinds.items()]
 
 
 def _on_running(query: Query, running: Pipeline, edited: Pipeline) -> Query:
@@ -110,9 +115,10 @@ def _on_running(query: Query, running: Pipeline, edited: Pipeline) -> Query:
     sink = query.sink
     if edited.output != running.output and sink.path == f"{edited.output.rstrip('/')}/{query.name}":
         sink = replace(sink, path=f"{running.output.rstrip('/')}/{query.name}")
-    if edited.streams != running.streams:
+    if (edited.streams, edited.tables) != (running.streams, running.tables):
         streams = {stream.name: stream for stream in running.streams}
-        bound = bind_query(query.name, query.sql, streams, step=_function(query))
+        tables = {table.name: table for table in running.tables}
+        bound = bind_query(query.name, query.sql, streams, step=_function(query), tables=tables)
         query = replace(query, root=bound.root, finish=bound.finish)
     return replace(query, sink=sink)
 

@@ -11,7 +11,16 @@ from rich.table import Table
 from headrace.cli.showing_keyed import keyed_lines
 from headrace.units import format_bytes, format_duration
 
-__all__ = ["epoch_line", "join_lines", "live_view", "schedule_lines", "shedding_lines", "show_status", "when"]
+__all__ = [
+    "epoch_line",
+    "join_lines",
+    "live_view",
+    "schedule_lines",
+    "shedding_lines",
+    "show_status",
+    "table_lines",
+    "when",
+]
 
 # Rows of a table that are shown; a screen has room for about as many.
 SHOWN = 20
@@ -161,6 +170,22 @@ def shedding_lines(status: dict[str, Any]) -> list[str]:
     return lines
 
 
+def table_lines(status: dict[str, Any]) -> list[str]:
+    """What rows are looked up in: how much of each table, and when it was read.
+
+    >>> read = {"version": "a", "read_us": 1_704_067_200_000_000, "rows": 1200, "bytes": 34_000, "tried_us": None,
+    ...         "reason": "no snapshot yet"}
+    >>> table_lines({"tables": {"hosts": read}})
+    ['table hosts: 1,200 rows (34 kB) read at 2024-01-01 00:00:00: no snapshot yet']
+    """
+    return [
+        f"table {name}: {each['rows']:,} rows ({format_bytes(each['bytes'])}) read at {when(each['read_us'])}"
+        + (f", tried again at {when(each['tried_us'])}" if each["tried_us"] is not None else "")
+        + f": {each['reason']}"
+        for name, each in status.get("tables", {}).items()
+    ]
+
+
 def schedule_lines(decision: dict[str, Any]) -> list[str]:
     """What was decided last about when queries run, and why."""
     schedule = decided(decision, "schedule")
@@ -262,6 +287,7 @@ def show_status(status: dict[str, Any]) -> None:
     for line in (
         *expected_lines(status),
         *link_lines(status),
+        *table_lines(status),
         *join_lines(status),
         *keyed_lines(status),
         *shedding_lines(status),

@@ -21,7 +21,7 @@ from headrace.engine import build_session, session_settings
 from headrace.hiding import hide
 from headrace.kernels.arrow_types import arrow_type
 from headrace.language import load_cases
-from headrace.model import Case, Pipeline, Row, Stream
+from headrace.model import Case, Column, Pipeline, Row, Stream, Table
 from headrace.units import SECOND_US
 
 if TYPE_CHECKING:
@@ -70,10 +70,11 @@ def _outcome(case: Case, pipeline: Pipeline, spark: SparkSession, home: Path) ->
     queries = tuple(query for query in pipeline.queries if query.name in case.expected)
     streams = tuple(replace(stream, ahead_us=_EVER_US, idle_us=_EVER_US) for stream in pipeline.streams)
     frames = {s.name: _frame(s, case.rows.get(s.name, ()), spark, home / "in" / s.name) for s in streams}
+    tables = {t.name: _table(t, case.rows.get(t.name, ((),))[0], spark, home / "in" / t.name) for t in pipeline.tables}
     trial = replace(pipeline, queries=queries, streams=streams)
     wrong: dict[str, Sequence[str]] = {}
-    for name, (table, cause) in answers_over(trial, spark, frames, str(home / "state")).items():
-        found = [] if table is None else table.to_pylist()
+    for name, (answers, cause) in answers_over(trial, spark, frames, str(home / "state"), tables).items():
+        found = [] if answers is None else answers.to_pylist()
         lines = [f"it failed: {hide(cause)}"] if cause else difference(case.expected[name], found)
         if lines:
             wrong[name] = lines
@@ -82,15 +83,28 @@ def _outcome(case: Case, pipeline: Pipeline, spark: SparkSession, home: Path) ->
 
 def _frame(stream: Stream, epochs: Sequence[Sequence[Row]], spark: SparkSession, folder: Path) -> DataFrame:
     """A stream of a case's rows, a file for each epoch."""
-    folder.mkdir(parents=True)
-    schema = pa.schema([(column.name, arrow_type(column.type)) for column in stream.columns])
     for number, rows in enumerate(epochs):
-        file = folder / f"{number:05d}.parquet"
-        pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema), file)
+        file = _write(stream.columns, rows, folder / f"{number:05d}.parquet")
         # Spark takes files in the order of their times.
         os.utime(file, (number, number))
-    ddl = ", ".join(f"`{column.name}` {column.type}" for column in stream.columns)
-    return spark.readStream.schema(ddl).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    return spark.readStream.schema(_ddl(stream.columns)).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def _table(table: Table, rows: Sequence[Row], spark: SparkSession, folder: Path) -> DataFrame:
+    """A table of a case's rows."""
+    return spark.read.schema(_ddl(table.columns)).parquet(str(_write(table.columns, rows, folder / "all.parquet")))
+
+
+def _write(columns: Sequence[Column], rows: Sequence[Row], file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema), file)
+    return file
+
+
+def _ddl(columns: Sequence[Column]) -> str:
+    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
 
 
 def _show(outcome: _Outcome) -> None:

@@ -3,6 +3,7 @@
 from headrace.engine.ask import ask_checkpoint
 from headrace.engine.assemble import start
 from headrace.engine.run import Run
+from headrace.engine.sources.tables import read_table
 from headrace.engine.spark.connectors import session_settings
 from headrace.engine.spark.judge import judge
 from headrace.engine.spark.session import build_session
@@ -19,6 +20,7 @@ __all__ = [
     "describe",
     "describe_checkpoint",
     "judge",
+    "read_table",
     "session_settings",
     "start",
 ]

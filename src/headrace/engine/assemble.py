@@ -19,6 +19,7 @@ from headrace.engine.sources.coming import ComingRows
 from headrace.engine.sources.file_log import FileLog
 from headrace.engine.sources.intake import IntakeControl, intake_before, read_with_intake, streams_with_intake
 from headrace.engine.sources.read import LINKS, sources_of, unite
+from headrace.engine.sources.tables import Tables
 from headrace.engine.spark.connectors import check_connectors
 from headrace.engine.spark.secrets import remember_options
 from headrace.engine.spark.session import settings_from, tune, tuning_from
@@ -54,6 +55,7 @@ def start(
     spark: SparkSession,
     *,
     frames: Mapping[str, DataFrame] | None = None,
+    tables: Mapping[str, DataFrame] | None = None,
     functions: SinkFunctions | None = None,
     steps: StepFunctions | None = None,
     checkpoint: str | None = None,
@@ -65,6 +67,7 @@ def start(
     """Starts a pipeline from where its checkpoint ends; `ends` are the links of the site that it is the part of.
 
     `flush` has it answer every window that holds rows before it ends, or those over some streams.
+    `frames` and `tables` are the streams and tables that the caller brings.
     """
     pipeline, root = _prepared(pipeline, spark, checkpoint)
     settings = setting_terms(pipeline.engine, settings_from(spark))
@@ -87,7 +90,7 @@ def start(
         links.begin(manifest)
         starting = _Starting(
             pipeline, spark, judged, settings, point, io, given, sources, paced, functions or {}, steps or {}, hooks,
-            links, once,
+            links, once, Tables(spark, point.storage, pipeline.tables, tables),
         )  # fmt: skip
         page = MetricsPage()
         # An epoch that was begun ends first, as it was decided; the pipeline of now goes on from there.
@@ -160,6 +163,7 @@ class _Starting:
     hooks: Hooks
     links: Links
     once: bool
+    tables: Tables
 
     def replay(self, last: Manifest | None, hooks: Hooks) -> Replayed:
         """Runs the epoch after the last manifest as it was decided, if it was."""
@@ -191,7 +195,7 @@ class _Starting:
             for name, plan in plans.items()
         }
         refuse_later_epochs(sinks, self.point, manifest.epoch)
-        return Standing(self.pipeline.streams, workload, sinks, manifest)
+        return Standing(self.pipeline.streams, workload, sinks, manifest, self.pipeline.tables)
 
     def go_on(self, replayed: Replayed, page: MetricsPage, flush: Flush | None, failing: ExitStack) -> Run:
         """Has Spark read on from where the engine stands, in epochs of the pipeline as it is now."""
@@ -209,6 +213,7 @@ class _Starting:
         parts = Parts(
             self.spark, self.pipeline, sources, self.judged.whole, self.point, self.io, built.epochs, built.operators,
             dict(standing.sinks), self.hooks, launched, united, columns, self.paced, server,
+            self.tables,
         )  # fmt: skip
         run = Run(parts, query, self.once, flush)
         page.lag = built.shedding.behind = run.waiting_rows
@@ -225,7 +230,7 @@ class _Starting:
         intake = IntakeControl(self.paced, intake_before(self.point), trigger_s, log, self.hooks.on_note)
         hooks = self.hooks.watched_by(page.decided, page.committed, intake.committed)
         built = build_epochs(
-            self.spark, self.point, self.io, standing, self.settings, self.judged.corrupt, self.steps,
+            self.spark, self.point, self.io, standing, self.tables, self.settings, self.judged.corrupt, self.steps,
             intake.intake if self.paced else None, self.once, coming.of, hooks, self.links,
         )  # fmt: skip
         return intake, built

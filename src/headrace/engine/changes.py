@@ -11,6 +11,7 @@ from headrace.engine.operators.functions import load_function
 from headrace.engine.operators.port import Checked, Operator, StepFunctions
 from headrace.engine.sinks.choose import Sink, forget_sinks, open_sink, refuse_clashes, refuse_later_epochs
 from headrace.engine.sources.read import United, unite
+from headrace.engine.sources.tables import Tables
 from headrace.engine.spark.judge import judge
 from headrace.engine.spark.secrets import remember_options
 from headrace.engine.state.carry_over import carry_over
@@ -52,6 +53,7 @@ class Parts:
     columns: Mapping[str, frozenset[str]]
     paced: tuple[Stream, ...]  # whose intake the engine sets
     server: MetricsServer | None
+    tables: Tables
 
 
 def change_queries(

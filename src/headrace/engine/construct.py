@@ -16,11 +16,13 @@ from headrace.engine.operators.aggregates import AggregateOperator
 from headrace.engine.operators.answering import Answering
 from headrace.engine.operators.join import JoinOperator
 from headrace.engine.operators.keyed import KeyedOperator
+from headrace.engine.operators.lookup import LookupOperator
 from headrace.engine.operators.port import Checked, Operator, StepFunctions
 from headrace.engine.operators.select import SelectOperator
 from headrace.engine.operators.shedding import SheddingOperator
 from headrace.engine.sources.coming import Batch
 from headrace.engine.sources.read import United, read_stream, unite
+from headrace.engine.sources.tables import Tables
 from headrace.engine.spark.deadline import Deadline
 from headrace.engine.spark.jobs import jobs_started
 from headrace.engine.spark.judge import judge
@@ -79,11 +81,12 @@ def judge_pipeline(pipeline: Pipeline, spark: SparkSession, frames: dict[str, Da
 
 @dataclass(frozen=True)
 class Built:
-    """Epochs that can run, and the operators they run with, shedding by itself."""
+    """Epochs that can run, the operators they run with, shedding by itself, and the tables they look up in."""
 
     epochs: Epochs
     operators: tuple[Operator, ...]
     shedding: SheddingOperator
+    tables: Tables
 
 
 def build_epochs(
@@ -91,6 +94,7 @@ def build_epochs(
     point: Checkpoint,
     io: StateIo,
     standing: Standing,
+    tables: Tables,
     settings: SettingTerms,
     corrupt: frozenset[str],
     steps: StepFunctions,
@@ -108,6 +112,7 @@ def build_epochs(
     # One operator per kind; what is shed is known before answers say it.
     operators: tuple[Operator, ...] = (
         SelectOperator(io, point.state_folder, hooks.probe),
+        LookupOperator(io, point.state_folder, tables, hooks.probe, hooks.on_note),
         JoinOperator(io, point.state_folder, hooks.probe, settings.join, tuning.join_bytes),
         KeyedOperator(spark, point, io, tuning.flux, lambda: bin_bytes_from(spark), hooks.probe),
         shedding,
@@ -121,7 +126,7 @@ def build_epochs(
     clock = EpochClock(hooks.reading, hooks.on_note)
     deciding = Deciding(settings, point, operators, clock, links.receiving.marks, links.receiving.since)
     epoch = Epoch(standing, deciding, point, io, operators, absorbing, corrupt, hooks, lambda: jobs_started(spark))
-    return Built(Epochs(epoch, intake), operators, shedding)
+    return Built(Epochs(epoch, intake), operators, shedding, tables)
 
 
 def launch(

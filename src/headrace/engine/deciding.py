@@ -55,7 +55,7 @@ class Deciding:
     ) -> EpochDecision:
         now = self._clock.tell(epoch, self._last or self._checkpoint.decision(epoch - 1))
         idle = find_idle(standing.clocks, standing.streams, standing.read_together, now.listened_us, now.since_us)
-        ask = Ask(standing, epoch, flush, self._last)
+        ask = Ask(standing, epoch, flush, self._last, now.wall_us)
         decided = sum((operator.decide(ask) for operator in self._operators), Decided())
         return EpochDecision(
             epoch, batch, now.wall_us, epoch, tuple(sorted(standing.live)), idle, flush, decided.nodes, intake,
@@ -67,7 +67,9 @@ class Deciding:
     def _describe(self, standing: Standing, epoch: int) -> int:
         """The file that says under what the coming epoch is decided, written before the decision that names it."""
         if self._described is None or self._described[0] is not standing.workload:
-            told = describe_workload(standing.workload, standing.streams, self._settings, standing.manifest)
+            told = describe_workload(
+                standing.workload, standing.streams, self._settings, standing.manifest, standing.tables
+            )
             self._checkpoint.write_workload(epoch, told)
             self._described = standing.workload, epoch
         return self._described[1]

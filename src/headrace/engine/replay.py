@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,16 @@ from headrace.engine.operators.port import StepFunctions
 from headrace.engine.sinks.choose import Sink, refuse_clashes, refuse_later_epochs
 from headrace.engine.sinks.recall import open_recalled, recall_sink
 from headrace.engine.sources.read import United, unite
+from headrace.engine.sources.tables import Tables
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.state_io import StateIo
-from headrace.engine.state.terms import query_of, stream_of
+from headrace.engine.state.terms import query_of, stream_of, table_of
 from headrace.engine.state.workload import Terms, read_terms, restored_workload
 from headrace.engine.watch.hooks import Hooks
 from headrace.errors import CorruptStateError, SpecError, StateError
 from headrace.language import is_name
-from headrace.model import EpochDecision, Flush, Pipeline, Query, QueryTerms, Step, Stream
+from headrace.model import EpochDecision, Flush, Pipeline, Query, QueryTerms, Step, Stream, Table
 from headrace.planning import columns_in_use, plan_query
 
 if TYPE_CHECKING:
@@ -88,14 +90,16 @@ class Replaying:
         sinks = {query.name: self._sink(query, decision) for query in judged.queries}
         refuse_later_epochs(sinks, self.point, manifest.epoch)
         built = build_epochs(
-            self.spark, self.point, self.io, Standing(then.streams, workload, sinks, manifest), terms.settings,
-            judged.corrupt, self.steps, decision.intake, False, lambda batch: {}, self.hooks, self.links,
+            self.spark, self.point, self.io, Standing(then.streams, workload, sinks, manifest, then.tables),
+            Tables(self.spark, self.point.storage, then.tables), terms.settings, judged.corrupt, self.steps,
+            decision.intake, False, lambda batch: {}, self.hooks, self.links,
         )  # fmt: skip
-        if decision.flush is not None:
-            unfinished = built.epochs.flush_once(decision.flush)
-            return Replayed({q.name: q for q in then.queries}, sinks, decision.flush if unfinished else None)
-        columns = columns_in_use(judged.queries, then.streams)
-        self._drive(decision, built.epochs, unite(then.streams, frames, columns))
+        with closing(built.tables):
+            if decision.flush is not None:
+                unfinished = built.epochs.flush_once(decision.flush)
+                return Replayed({q.name: q for q in then.queries}, sinks, decision.flush if unfinished else None)
+            columns = columns_in_use(judged.queries, then.streams)
+            self._drive(decision, built.epochs, unite(then.streams, frames, columns))
         return Replayed({q.name: q for q in then.queries}, sinks)
 
     def _pipeline(self, decision: EpochDecision, terms: Terms) -> Pipeline:
@@ -105,13 +109,14 @@ class Replaying:
             raise CorruptStateError(f"epoch {decision.epoch} was decided for the streams {', '.join(terms.streams)}")
         try:
             streams = tuple(stream_of(name, each, now[name]) for name, each in terms.streams.items())
+            tables = tuple(table_of(name, each) for name, each in terms.tables.items())
         except ValueError as exc:
-            raise CorruptStateError(f"the checkpoint describes a stream that no pipeline can declare: {exc}") from exc
+            raise CorruptStateError(f"the checkpoint describes what no pipeline can declare: {exc}") from exc
         self._refuse_other_columns(streams)
         queries, problems = list[Query](), list[str]()
         for name, each in terms.queries.items():
             try:
-                queries.append(self._query(name, each, streams))
+                queries.append(self._query(name, each, streams, tables))
             except (StateError, SpecError, ValueError) as problem:
                 problems.append(f"query '{name}': {problem}")
         if problems:
@@ -119,9 +124,11 @@ class Replaying:
                 f"epoch {decision.epoch} was begun before and must be run again as it was decided, but "
                 f"{'; '.join(problems)}. Put these queries back as they were, start once, and edit again"
             )
-        return replace(self.pipeline, streams=streams, queries=tuple(queries), engine=terms.settings.engine())
+        return replace(
+            self.pipeline, streams=streams, queries=tuple(queries), engine=terms.settings.engine(), tables=tables
+        )
 
-    def _query(self, name: str, terms: QueryTerms, streams: tuple[Stream, ...]) -> Query:
+    def _query(self, name: str, terms: QueryTerms, streams: tuple[Stream, ...], tables: tuple[Table, ...]) -> Query:
         present = self.pipeline.queries
         if not is_name(name) and name not in {query.name for query in present}:
             raise StateError("no query has such a name")
@@ -131,7 +138,8 @@ class Replaying:
             for function in filter(None, (terms.step.function, terms.step.migration)):
                 if not any(_is_one(function, each) for step in known for each in (step.function, step.migration)):
                     raise StateError(f"the pipeline no longer has its function {function}")
-        return query_of(name, terms, {s.name: s for s in streams}, recall_sink(name, terms.sink, present))
+        sink = recall_sink(name, terms.sink, present)
+        return query_of(name, terms, {s.name: s for s in streams}, sink, {t.name: t for t in tables})
 
     def _refuse_other_columns(self, streams: tuple[Stream, ...]) -> None:
         """StateError if a DataFrame that the caller brought lacks a column that the stream had."""

@@ -216,6 +216,7 @@ class Run:
             lifetime=lifetime,
             step=None if step is None else step.spec,
             queries={query.name: query for query in self._parts.pipeline.queries if query.name != name},
+            tables={table.name: table for table in self._parts.pipeline.tables},
         )
         given = ((each, "warn") if isinstance(each, str) else (each.text, each.otherwise) for each in expect)
         query = with_expectations(query, given)
@@ -313,6 +314,7 @@ class Run:
                     failure = exc
                 finally:
                     self._parts.checkpoint.close()
+                    self._parts.tables.close()
                     if self._parts.server is not None:
                         self._parts.server.close()
                 if failure is not None:

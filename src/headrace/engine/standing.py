@@ -8,7 +8,7 @@ from functools import cached_property
 
 from headrace.engine.sinks.choose import Sink
 from headrace.engine.state.checkpoint import Manifest
-from headrace.model import Admission, Stream, streams_of
+from headrace.model import Admission, Stream, Table, streams_of
 from headrace.planning import FlowPlan, Workload, plan_admissions, streams_read
 from headrace.policies import StreamClock, watermark_of
 
@@ -17,12 +17,16 @@ __all__ = ["Standing"]
 
 @dataclass(frozen=True)
 class Standing:
-    """The engine between two epochs. `streams` are the declared ones; a workload may derive others from them."""
+    """The engine between two epochs. `streams` are the declared ones; a workload may derive others from them.
+
+    `tables` are those that rows may be looked up in.
+    """
 
     streams: tuple[Stream, ...]
     workload: Workload
     sinks: Mapping[str, Sink]
     manifest: Manifest
+    tables: tuple[Table, ...] = ()
 
     @cached_property
     def live(self) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from headrace.language.ddl import parse_schema, parse_type
 from headrace.language.expectations import Given, given_of, stream_expected, with_expectations
 from headrace.language.pipeline.cases_file import load_cases
-from headrace.language.pipeline.formats import FILE_SINKS, FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES
+from headrace.language.pipeline.csv_header import columns_of_header
+from headrace.language.pipeline.formats import FILE_SINKS, FILE_SOURCES, PATHLESS_SINKS, SINKS, SOURCES, TABLES
 from headrace.language.pipeline.intake import intake_unit, is_set
 from headrace.language.pipeline.known_options import near_miss, near_setting
 from headrace.language.pipeline.network_files import NetworkFile
@@ -37,11 +38,13 @@ __all__ = [
     "SYNTHETIC_OPTIONS",
     "SYNTHETIC_SCHEMA",
     "SYNTHETIC_TIME",
+    "TABLES",
     "Given",
     "NetworkFile",
     "absolute",
     "bind_query",
     "clashes",
+    "columns_of_header",
     "given_of",
     "include_patterns",
     "intake_unit",

@@ -73,6 +73,8 @@ from headrace.model.query import (
     Finish,
     Join,
     JoinSide,
+    Lookup,
+    LookupSide,
     NamedExpression,
     Operator,
     OrderKey,
@@ -87,13 +89,25 @@ from headrace.model.query import (
     WindowAggregate,
     columns_of,
     streams_of,
+    tables_of,
 )
 from headrace.model.remembered import Remembered
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.sink import Output, SinkSpec
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, PANES, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
-from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms
+from headrace.model.table import (
+    CATALOG,
+    DEFAULT_LIMIT_BYTES,
+    ON_ERROR,
+    TABLES,
+    LookupState,
+    Snapshot,
+    Table,
+    TablesDecision,
+    TablesState,
+)
+from headrace.model.terms import QueryTerms, SettingTerms, SinkTerms, StepTerms, StreamTerms, TableTerms
 from headrace.model.types import Column, DataType, Kind
 from headrace.model.window import CumulativeWindow, HoppingWindow, RangeWindow, RowsWindow, SlidingWindow, TimeWindow
 
@@ -103,9 +117,11 @@ __all__ = [
     "ANOTHER",
     "ANOTHER_HINT",
     "BUCKET_OFFSET",
+    "CATALOG",
     "DECODINGS",
     "DEFAULT_AHEAD_US",
     "DEFAULT_IDLE_US",
+    "DEFAULT_LIMIT_BYTES",
     "ERROR",
     "EVERYWHERE",
     "FIRST_BYTES",
@@ -122,6 +138,7 @@ __all__ = [
     "NARROW_DIGITS",
     "NODE_KINDS",
     "ONCE",
+    "ON_ERROR",
     "OTHERS",
     "OTHERS_HINT",
     "OTHERWISE",
@@ -136,6 +153,7 @@ __all__ = [
     "SHEDDING",
     "SPELLINGS",
     "STREAM_COUNTS",
+    "TABLES",
     "WITHOUT_PAIRS",
     "WITHOUT_RESULTS",
     "Admission",
@@ -189,6 +207,9 @@ __all__ = [
     "LinkFile",
     "LinkReceipt",
     "LinkSettings",
+    "Lookup",
+    "LookupSide",
+    "LookupState",
     "Measure",
     "Move",
     "Moving",
@@ -229,6 +250,7 @@ __all__ = [
     "SinkTerms",
     "Site",
     "SlidingWindow",
+    "Snapshot",
     "Source",
     "Spent",
     "Split",
@@ -239,6 +261,10 @@ __all__ = [
     "Stream",
     "StreamTerms",
     "Synopsis",
+    "Table",
+    "TableTerms",
+    "TablesDecision",
+    "TablesState",
     "TimeWindow",
     "Traffic",
     "Union",
@@ -252,6 +278,7 @@ __all__ = [
     "shown",
     "streams_of",
     "sum_of",
+    "tables_of",
     "threshold",
     "why_another",
 ]

@@ -14,7 +14,7 @@ Row = Mapping[str, object]
 class Case:
     """What one test of a pipeline says; values are of Python's types for the columns' SQL types, NULL is None.
 
-    rows     by stream its epochs, each the rows that come in it
+    rows     by stream its epochs, each the rows that come in it, and by table all its rows, as one
     expected by query its results, in any order; only the columns that they name are compared
     """
 

@@ -11,6 +11,7 @@ from headrace.model.joining import JoinDecision
 from headrace.model.keyed import KeyedDecision
 from headrace.model.plain import plain, restored
 from headrace.model.shedding import SHEDDING, SheddingDecision
+from headrace.model.table import TABLES, Snapshot, TablesDecision
 
 __all__ = [
     "FIRST_BYTES",
@@ -74,7 +75,7 @@ class ScheduleDecision:
     as_asked: bool = False
 
 
-NodeDecision = JoinDecision | KeyedDecision | ScheduleDecision | SheddingDecision
+NodeDecision = JoinDecision | KeyedDecision | ScheduleDecision | SheddingDecision | TablesDecision
 # The name under which the schedule of all aggregates is decided and remembered; no query can have it.
 SCHEDULE = "*"
 
@@ -132,6 +133,12 @@ class EpochDecision:
         """What was decided about shedding; None where nothing had to be judged, as in a flush."""
         found = self.nodes.get(SHEDDING)
         return found if isinstance(found, SheddingDecision) else None
+
+    @property
+    def tables(self) -> Mapping[str, Snapshot]:
+        """By table the snapshot that rows are looked up in."""
+        found = self.nodes.get(TABLES)
+        return found.snapshots if isinstance(found, TablesDecision) else {}
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the inverse of `from_json`."""

@@ -16,7 +16,7 @@ from headrace.model.estimate import Estimate
 
 __all__ = ["NODE_KINDS", "Edge", "Graph", "Node", "Traffic"]
 
-NODE_KINDS = ("source", "synopsis", "select", "join", "rows", "function", "answer", "sink")
+NODE_KINDS = ("source", "table", "synopsis", "select", "lookup", "join", "rows", "function", "answer", "sink")
 CARRIES = ("rows", "panes")
 
 

@@ -10,6 +10,7 @@ from headrace.model.link import LinkSettings
 from headrace.model.network import Network
 from headrace.model.query import Query
 from headrace.model.stream import Stream
+from headrace.model.table import Table
 from headrace.units import SECOND_US, format_duration
 
 __all__ = ["EngineSettings", "Pipeline", "PlacementSettings", "Site"]
@@ -128,6 +129,7 @@ class Pipeline:
     links: LinkSettings = field(default_factory=LinkSettings)
     network: Network | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
+    tables: tuple[Table, ...] = ()
 
     def stream(self, name: str) -> Stream:
         """The stream of that name; KeyError if there is none."""

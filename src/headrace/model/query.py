@@ -27,6 +27,8 @@ __all__ = [
     "Finish",
     "Join",
     "JoinSide",
+    "Lookup",
+    "LookupSide",
     "NamedExpression",
     "Operator",
     "OrderKey",
@@ -43,6 +45,7 @@ __all__ = [
     "WindowAggregate",
     "columns_of",
     "streams_of",
+    "tables_of",
 ]
 
 # Priorities are ranks and weights are shares: what is beyond these is a typing mistake.
@@ -137,6 +140,41 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupSide:
+    """A table that rows are looked up in: the name its columns go by, those of them that are read, and the condition.
+
+    `on` sees the input and all tables up to this one by their aliases.
+    """
+
+    alias: str
+    table: str
+    how: str  # inner | left | semi | anti
+    columns: tuple[Column, ...]
+    on: NamedExpression
+
+    def __post_init__(self) -> None:
+        if self.how not in ("inner", "left", "semi", "anti"):
+            raise ValueError(f"unknown kind of lookup '{self.how}'; known: inner, left, semi, anti")
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The rows of an input with what tables have for them, one table after the other; nothing is kept between epochs.
+
+    `columns` see the input as `alias` and each table by its own; the last of them is the time of the row.
+    """
+
+    alias: str
+    input: Operator
+    sides: tuple[LookupSide, ...]
+    columns: tuple[NamedExpression, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sides:
+            raise ValueError("a lookup needs a table")
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """One aggregate of a query over its input's columns.
 
@@ -210,7 +248,7 @@ class Step:
             raise ValueError("user-defined state needs a PARTITION BY column")
 
 
-Operator = Scan | Union | Join | WindowAggregate | RowsAggregate | Step
+Operator = Scan | Union | Join | Lookup | WindowAggregate | RowsAggregate | Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +294,13 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of a subquery, which the column `time` dates.
+    """The results of a subquery or of a lookup in tables, which the column `time` dates.
 
     A root that is a scan reads the answers of other results, window by window: `finish` has what OVER makes of them.
     Results that are `coarse` are a level of GROUP BY beside a finer one.
     """
 
-    root: WindowAggregate | RowsAggregate | Scan
+    root: WindowAggregate | RowsAggregate | Lookup | Scan
     finish: Finish
     time: str
     coarse: bool = False
@@ -328,7 +366,7 @@ class Query:
         if self.shedding.never:
             return "its file says never"
         match self.root:
-            case Scan() | Union():
+            case Scan() | Union() | Lookup():
                 return "without a row, its result is missing, and no other result tells of it"
             case RowsAggregate():
                 return "without a row, others would be the last of their key"
@@ -375,7 +413,7 @@ def _why_no_key(join: Join) -> str | None:
 def columns_of(operator: Operator) -> tuple[Column, ...]:
     """The columns an operator gives to the one above it."""
     match operator:
-        case Scan(columns=columns) | Join(columns=columns):
+        case Scan(columns=columns) | Join(columns=columns) | Lookup(columns=columns):
             return tuple(Column(c.name, c.type) for c in columns)
         case Union(inputs=inputs):
             return columns_of(inputs[0])
@@ -399,6 +437,23 @@ def streams_of(operator: Operator) -> tuple[str, ...]:
             found = [name for child in inputs for name in streams_of(child)]
         case Join(left=left, right=right):
             found = [*streams_of(left.input), *streams_of(right.input)]
-        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
+        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child) | Lookup(input=child):
             found = list(streams_of(child))
+    return tuple(dict.fromkeys(found))
+
+
+def tables_of(operator: Operator) -> tuple[str, ...]:
+    """Names of the tables that rows below an operator are looked up in, each once, in order of appearance."""
+    found: list[str] = []
+    match operator:
+        case Scan(of=Results(root=root)):
+            found = [*tables_of(root)]
+        case Union(inputs=inputs):
+            found = [name for child in inputs for name in tables_of(child)]
+        case Join(left=left, right=right):
+            found = [*tables_of(left.input), *tables_of(right.input)]
+        case Lookup(input=child, sides=sides):
+            found = [*tables_of(child), *(side.table for side in sides)]
+        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
+            found = [*tables_of(child)]
     return tuple(dict.fromkeys(found))

@@ -13,7 +13,7 @@ from headrace.model.pipeline import EngineSettings
 from headrace.model.shedding import QueryShedding
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US
 
-__all__ = ["QueryTerms", "SettingTerms", "SinkTerms", "StepTerms", "StreamTerms"]
+__all__ = ["QueryTerms", "SettingTerms", "SinkTerms", "StepTerms", "StreamTerms", "TableTerms"]
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -34,6 +34,13 @@ class StreamTerms:
     value: Decoding | None = None
     expect: Pairs = ()  # what is expected, and what follows if it is not so
     as_panes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableTerms:
+    """A table: names and types of its columns. Rows are looked up in snapshots, which decisions name."""
+
+    columns: Pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from headrace.planning.joining import (
     may_shed_join,
     window_us,
 )
+from headrace.planning.lookup import LookupPlan, plan_lookup
 from headrace.planning.map_svg import draw_svg
 from headrace.planning.partial import PANE_TIMES, Partial, merged_columns, partial_of
 from headrace.planning.parting import part_queries
@@ -77,6 +78,7 @@ __all__ = [
     "Kept",
     "Known",
     "KnownRates",
+    "LookupPlan",
     "NodePlan",
     "NodeState",
     "Part",
@@ -136,6 +138,7 @@ __all__ = [
     "plan_admissions",
     "plan_answer",
     "plan_join",
+    "plan_lookup",
     "plan_pipeline",
     "plan_query",
     "plan_rows",

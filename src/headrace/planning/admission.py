@@ -11,6 +11,7 @@ from headrace.model import (
     DataType,
     Join,
     Kind,
+    Lookup,
     Operator,
     Query,
     Results,
@@ -85,5 +86,5 @@ def _reads(operator: Operator) -> set[str]:
             return {read for child in inputs for read in _reads(child)}
         case Join(left=left, right=right):
             return _reads(left.input) | _reads(right.input)
-        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
+        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child) | Lookup(input=child):
             return _reads(child)

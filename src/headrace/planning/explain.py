@@ -11,6 +11,7 @@ from headrace.model import (
     Finish,
     GroupSchedule,
     Join,
+    Lookup,
     Operator,
     Pipeline,
     Query,
@@ -18,14 +19,17 @@ from headrace.model import (
     RowsAggregate,
     Scan,
     Step,
+    Table,
     Union,
     WindowAggregate,
     streams_of,
+    tables_of,
 )
 from headrace.planning.flow import FlowPlan, NodePlan
 from headrace.planning.graph import build_graph
 from headrace.planning.graph_drawing import graph_json
 from headrace.planning.join import JoinPlan
+from headrace.planning.lookup import LookupPlan
 from headrace.planning.parting import part_queries
 from headrace.planning.placed import place
 from headrace.planning.plan import plan_query
@@ -82,6 +86,7 @@ def explain(pipeline: Pipeline, known: KnownRates | None = None) -> dict[str, An
             }
             for s in pipeline.streams
         },
+        **({"tables": {t.name: _table(t, pipeline) for t in pipeline.tables}} if pipeline.tables else {}),
         "synopses": synopses,
         "schedule": pipeline.engine.schedule,
         "groups": [_group(workload, main, chosen[main]) for main in workload.groups if main in chosen],
@@ -90,6 +95,18 @@ def explain(pipeline: Pipeline, known: KnownRates | None = None) -> dict[str, An
         **({} if pipeline.engine.shedding == "off" else {"shedding": _shedding(workload, pipeline)}),
         **({} if pipeline.network is None else {"placement": place(pipeline, workload, known).to_json()}),
         "jobs_per_epoch": JOBS,
+    }
+
+
+def _table(table: Table, pipeline: Pipeline) -> dict[str, Any]:
+    """What a table is read from, how often, and for which queries."""
+    return {
+        "source": None if table.source is None else table.source.format,
+        "columns": {column.name: str(column.type) for column in table.columns},
+        "refresh": None if table.refresh_us is None else format_duration(table.refresh_us),
+        "limit": format_bytes(table.limit_bytes),
+        "on_error": table.on_error,
+        "serves": [query.name for query in pipeline.queries if table.name in tables_of(query.root)],
     }
 
 
@@ -139,6 +156,9 @@ def _tree(operator: Operator) -> Any:
                 "left": {left.alias: _tree(left.input), "window": str(left.window)},
                 "right": {right.alias: _tree(right.input), "window": str(right.window)},
             }
+        case Lookup(alias=alias, input=child, sides=sides):
+            tables = [{"table": s.table, "as": s.alias, "lookup": s.how, "on": s.on.sql} for s in sides]
+            return {"tables": tables, alias: _tree(child)}
         case WindowAggregate(input=child, window=window, keys=keys, aggregates=aggregates):
             return {
                 "aggregate": [f"{a.function}({a.argument or '*'})" for a in aggregates],
@@ -196,6 +216,11 @@ def _flow(plan: FlowPlan, wanted: str, flux: FluxSettings) -> dict[str, Any]:
         return {
             "select": {output.name: plan.sql_of(output) for output in plan.query.finish.outputs},
             "why": "each row is a result by itself: nothing is kept between epochs",
+        }
+    if isinstance(plan, LookupPlan):
+        return {
+            "lookup": [f"{side.table} ({side.how}) ON {side.on.sql}" for side in plan.lookup.sides],
+            "why": "each row meets the tables as they were read last: nothing is kept of it between epochs",
         }
     if not isinstance(plan, JoinPlan):
         return _keyed(plan, flux)
@@ -304,7 +329,7 @@ JOBS = (
     "1 to absorb all streams, 1 to answer all due queries that write plain columns to Parquet, 1 for all joins that "
     "do, 1 for all SELECTs without a window to Parquet, 1 for all row windows and functions, 1 or more per other due "
     "query or join, and per row window or function that computes columns or has another sink; 1 per node whose results "
-    "another reads"
+    "another reads, lookups in tables included"
 )
 
 
@@ -315,6 +340,12 @@ def explain_text(pipeline: Pipeline, known: KnownRates | None = None) -> str:
     for name, stream in value["streams"].items():
         source = stream["source"] or "a DataFrame"
         lines.append(f"  {name}: from {source}, time {stream['time']}, rows up to {stream['lateness']} late are used")
+    if "tables" in value:
+        lines += ["", "tables (read whole, and looked up in as they were read last)"]
+    for name, table in value.get("tables", {}).items():
+        often = "at every start" if table["refresh"] is None else f"every {table['refresh']}"
+        lines.append(f"  {name}: from {table['source'] or 'a DataFrame'}, read {often}, at most {table['limit']}")
+        lines.append(f"      serves {', '.join(table['serves']) or 'no query'}")
     if value["synopses"]:
         lines += ["", "synopses (partial aggregates by pane, kept once however many queries they serve)"]
     for id_, synopsis in value["synopses"].items():
@@ -362,6 +393,8 @@ def _lines(head: str, node: dict[str, Any], tail: str) -> list[str]:
         lines = _join_lines(head, node, tail, indent)
     elif "select" in node:
         lines = [f"{head}each row of {streams} as {', '.join(node['select'])}{tail}", f"{indent}{node['why']}"]
+    elif "lookup" in node:
+        lines = [f"{head}{streams} looked up in {', '.join(node['lookup'])}{tail}", f"{indent}{node['why']}"]
     elif "mini_partitions_per_bin" in node:
         what = f"{node['function']} (state of version {node['version']}) over " if node["function"] else ""
         lines = [f"{head}{what}{node['window']} over {streams}{tail}", f"{indent}{node['why']}"]

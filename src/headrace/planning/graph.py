@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from headrace.model import Edge, Feed, Graph, Join, Node, Query, SinkSpec, Stream
 from headrace.planning.flow import FlowPlan, NodePlan, RowFeed
 from headrace.planning.join import JoinPlan
+from headrace.planning.lookup import LookupPlan
 from headrace.planning.row_window import RowsPlan, StepPlan
 from headrace.planning.select import SelectPlan
 from headrace.planning.sharing import Kept, Workload, streams_read
@@ -94,13 +95,16 @@ def _add_answer(draft: _Draft, workload: Workload, name: str, plan: AnswerPlan) 
 
 
 def _add_flow(draft: _Draft, workload: Workload, owner: str, plan: FlowPlan) -> str:
-    """The node of a SELECT, a join, a row window or a function, with what is below it; its id."""
+    """The node of a SELECT, a join, a lookup, a row window or a function, with what is below it; its id."""
     node = draft.node(flow_id(plan), _kind(plan), _says(plan), owner)
     for store in plan.stores:
         for number, feed in enumerate(store.feeds):
             source = _below(draft, workload, owner, feed.stream)
             role = store.role + (_role(store.feeds, number) and f"-{_role(store.feeds, number)}")
             draft.edge(source, node, "rows", where=feed.where, columns=feed.columns, keys=feed.keys, role=role)
+    for side in plan.lookup.sides if isinstance(plan, LookupPlan) else ():
+        table = draft.node(f"table-{side.table}", "table", f"table {side.table}", owner)
+        draft.edge(table, node, "rows", columns=tuple(c.name for c in side.columns), role=side.alias)
     return node
 
 
@@ -135,6 +139,8 @@ def _kind(plan: FlowPlan) -> str:
             return "select"
         case JoinPlan():
             return "join"
+        case LookupPlan():
+            return "lookup"
         case RowsPlan():
             return "rows"
         case _:
@@ -148,6 +154,9 @@ def _says(plan: FlowPlan) -> str:
         case JoinPlan():
             join = plan.join
             return f"{join.how} join of {join.left.alias} {join.left.window} and {join.right.alias} {join.right.window}"
+        case LookupPlan():
+            sides = ", ".join(f"{side.table} ({side.how})" for side in plan.lookup.sides)
+            return _cut_short(f"rows looked up in {sides}")
         case RowsPlan():
             return f"the last {plan.root.window.rows} rows by {', '.join(plan.stores[0].feeds[0].keys)}"
         case StepPlan():
@@ -176,6 +185,9 @@ def _rest(plan: FlowPlan) -> list[object]:
         where = None if root.where is None else root.where.sql
         columns = [[column.name, column.sql] for column in root.columns]
         return [root.how, root.on.sql, where, repr(root.left.window), repr(root.right.window), columns]
+    if isinstance(plan, LookupPlan):
+        sides = [[side.alias, side.table, side.how, side.on.sql] for side in plan.lookup.sides]
+        return [plan.lookup.alias, sides, [[column.name, column.sql] for column in plan.lookup.columns]]
     if isinstance(plan, SelectPlan):
         return [[output.name, output.sql] for output in plan.query.finish.outputs]
     if isinstance(plan, RowsPlan):

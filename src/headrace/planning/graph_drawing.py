@@ -12,8 +12,10 @@ __all__ = ["draw_graph", "graph_json"]
 # How Mermaid draws each kind of node.
 _SHAPES = {
     "source": ("([", "])"),
+    "table": ("[(", ")]"),
     "synopsis": ("[(", ")]"),
     "select": ("[", "]"),
+    "lookup": ("[", "]"),
     "join": ("{{", "}}"),
     "rows": ("[", "]"),
     "function": ("[/", "/]"),

@@ -17,6 +17,7 @@ from headrace.model import Column, DataType, Kind, Pipeline, columns_of
 from headrace.planning.flow import FlowPlan, NodePlan, RowFeed
 from headrace.planning.graph import flow_id
 from headrace.planning.join import JoinPlan
+from headrace.planning.lookup import LookupPlan
 from headrace.planning.rates import GUESSED_VALUES, Flowing, KnownRates, row_bytes, selectivity, stream_flow, width_of
 from headrace.planning.select import SelectPlan
 from headrace.planning.sharing import Kept, Workload
@@ -282,4 +283,5 @@ def _without(sql: str, feed: RowFeed) -> str:
 
 
 def _word(plan: FlowPlan) -> str:
-    return "join" if isinstance(plan, JoinPlan) else "select" if isinstance(plan, SelectPlan) else "rows"
+    words = {JoinPlan: "join", SelectPlan: "select", LookupPlan: "lookup"}
+    return next((word for kind, word in words.items() if isinstance(plan, kind)), "rows")

@@ -19,6 +19,7 @@ from headrace.model import (
     Finish,
     Join,
     Kind,
+    Lookup,
     NamedExpression,
     Operator,
     Output,
@@ -34,6 +35,7 @@ from headrace.model import (
 )
 from headrace.planning.flow import Derived, FlowPlan, NodePlan
 from headrace.planning.join import PAIR_TIME, JoinPlan, plan_join
+from headrace.planning.lookup import plan_lookup
 from headrace.planning.row_window import plan_rows, plan_step
 from headrace.planning.select import plan_select
 from headrace.planning.synopsis import AnswerPlan, plan_answer
@@ -59,6 +61,8 @@ def _planned(query: Query) -> AnswerPlan | FlowPlan:
             plan = plan_select(query)
         case Join():
             plan = plan_join(query)
+        case Lookup():
+            plan = plan_lookup(query)
         case RowsAggregate():
             plan = plan_rows(query)
         case Step():
@@ -81,7 +85,7 @@ def _over(root: Operator) -> tuple[Operator, tuple[NodePlan, ...]]:
         case WindowAggregate(input=child, time=time):
             inner, below = _fed(child, time)
             return replace(root, input=inner, time=None), _once(below)
-        case RowsAggregate(input=child) | Step(input=child):
+        case RowsAggregate(input=child) | Step(input=child) | Lookup(input=child):
             inner, below = _fed(child)
             return replace(root, input=inner), _once(below)
         case _:
@@ -123,7 +127,7 @@ def _pairs(join: Join, time: str | None) -> JoinPlan:
 
 
 def _results(name: str, results: Results) -> AnswerPlan | FlowPlan:
-    """A subquery that aggregates: a node whose results are the rows of a stream."""
+    """A subquery that aggregates, or a lookup: a node whose results are the rows of a stream."""
     first, steps = results, list[tuple[Scan, Finish]]()
     while isinstance(first.root, Scan):
         assert first.root.of is not None

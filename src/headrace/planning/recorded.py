@@ -13,7 +13,9 @@ from headrace.model import (
     EpochDecision,
     JoinState,
     KeyedState,
+    LookupState,
     Observed,
+    TablesState,
 )
 from headrace.planning.scheduling import Schedule
 from headrace.planning.shedding import Shedding
@@ -21,7 +23,7 @@ from headrace.policies import StreamClock
 
 __all__ = ["NodeState", "Recorded", "RecordedEpoch"]
 
-NodeState = AnswersState | JoinState | KeyedState | Schedule | Shedding
+NodeState = AnswersState | JoinState | KeyedState | LookupState | Schedule | Shedding | TablesState
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from headrace.policies.keyed.hot import find_hot, isolate, split
 from headrace.policies.keyed.rounds import bins_of, next_collection_s, next_round, utilisation
 from headrace.policies.keyed.spill import reside
 from headrace.policies.patience import Patience
+from headrace.policies.refresh import RETRY_US, Current, Read, decide_refresh
 from headrace.policies.schedule.costs import CostModel, CostSample, learn
 from headrace.policies.schedule.due import due_windows, last_end_with_rows, newest_end, settled_until
 from headrace.policies.schedule.executions import (
@@ -57,6 +58,7 @@ __all__ = [
     "FIRST_INTAKE",
     "PATIENCE",
     "REMEMBERED",
+    "RETRY_US",
     "SETTINGS",
     "UNPACED_S",
     "Advance",
@@ -65,6 +67,7 @@ __all__ = [
     "CostModel",
     "CostSample",
     "Costs",
+    "Current",
     "EpochTime",
     "Execution",
     "FluxLimits",
@@ -81,6 +84,7 @@ __all__ = [
     "Patience",
     "PeriodChoice",
     "Plan",
+    "Read",
     "Reading",
     "SchedulePolicy",
     "ScheduleState",
@@ -101,6 +105,7 @@ __all__ = [
     "choose_way",
     "cost_per_pane",
     "decide_keyed",
+    "decide_refresh",
     "due_windows",
     "enter",
     "find_hot",

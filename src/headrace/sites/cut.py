@@ -25,6 +25,7 @@ from headrace.model import (
     Join,
     Kind,
     Link,
+    Lookup,
     Operator,
     Output,
     Pipeline,
@@ -40,6 +41,7 @@ from headrace.model import (
     Union,
     WindowAggregate,
     streams_of,
+    tables_of,
 )
 from headrace.planning import (
     AnswerPlan,
@@ -294,6 +296,7 @@ class _Draft:
         bound = bind_query(
             query.name, query.sql, self.streams[site], sink=sink, priority=query.priority, weight=query.weight,
             step=_step(query), shedding=query.shedding,
+            tables={table.name: table for table in self.pipeline.tables},
         )  # fmt: skip
         whole = with_expectations(replace(bound, lifetime_us=query.lifetime_us), given_of(query.expect))
         self.queries.setdefault(site, []).append(whole)
@@ -307,9 +310,16 @@ class _Draft:
     def part(self, site: str) -> SitePart:
         pipeline = self.pipeline
         engine = replace(pipeline.engine, checkpoint=f"{pipeline.engine.checkpoint}/{site}")
+        queries = tuple(self.queries.get(site, ()))
+        used = {name for query in queries for name in tables_of(query.root)}
+        tables = (
+            replace(table, source=None if table.source is None else source_at(table.source, site))
+            for table in pipeline.tables
+            if table.name in used
+        )
         mine = replace(
             pipeline, name=f"{pipeline.name}-{site}", streams=tuple(self.streams.get(site, {}).values()),
-            queries=tuple(self.queries.get(site, ())), engine=engine, sites=(), network=None, notes=(),
+            queries=queries, tables=tuple(tables), engine=engine, sites=(), network=None, notes=(),
             links=replace(pipeline.links, path=self._links),
         )  # fmt: skip
         links = [replace(link, back=link.sender in self._reached(link.receiver)) for link in self.links]
@@ -375,5 +385,5 @@ def _scans_of(operator: Operator) -> Iterator[Scan]:
         case Join(left=left, right=right):
             yield from _scans_of(left.input)
             yield from _scans_of(right.input)
-        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child):
+        case WindowAggregate(input=child) | RowsAggregate(input=child) | Step(input=child) | Lookup(input=child):
             yield from _scans_of(child)

@@ -138,3 +138,14 @@ def test_what_is_born_at_several_sites_is_refused(tmp_path: Path) -> None:
     sites = "sites: {paris: {streams: [r]}, hub: {proxy: true, streams: [r, t]}}\nnetwork: {latency_ms: {hub-paris: 5}}"
     with pytest.raises(SpecError, match="several sites cannot be simulated"):
         set_up(pipeline_of(tmp_path, EVERY_KIND, files=FILES.replace("path: r", "path: '{site}/r'") + sites))
+
+
+def test_a_lookup_in_a_table_is_played_as_a_node_that_others_read(tmp_path: Path) -> None:
+    files = FILES + "tables: {names: {source: {format: parquet, path: names}, schema: 'k INT, name STRING'}}\n"
+    queries = {
+        "named": "SELECT n.name, COUNT(*) AS c FROM t [WINDOW 4 s] LEFT JOIN names AS n ON t.k = n.k GROUP BY n.name",
+        "last": "SELECT n.name, SUM(v) AS s FROM t [PARTITION BY name ROWS 5] JOIN names AS n ON t.k = n.k",
+    }
+    found = simulate(set_up(pipeline_of(tmp_path, queries, files=files)), Scenario(minutes=0.5))
+    assert found.holds
+    assert found.used_per_s == pytest.approx(21_000, rel=0.05)

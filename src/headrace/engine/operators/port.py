@@ -1,7 +1,7 @@
 """The port behind which all operators run: what an epoch tells them, and what they make of it.
 
-An operator serves all nodes of its kind (plain SELECTs, aggregates, joins, row windows and functions). The epoch knows
-this port and no kind; it calls
+An operator serves all nodes of its kind (plain SELECTs, lookups, aggregates, joins, row windows and functions). The
+epoch knows this port and no kind; it calls
 
     check     when queries come: refuses what cannot run, before anything depends on it
     decide    1 admit: what the operator will do, with the reason; logged before it acts, read again on replay
@@ -38,12 +38,16 @@ StepFunctions = Mapping[str, Callable[..., object]]
 
 @dataclass(frozen=True)
 class Ask:
-    """What an operator decides by: where the engine stands, which epoch comes, and what was decided for the last."""
+    """What an operator decides by: where the engine stands, which epoch comes, and what was decided for the last.
+
+    `wall_us` is the wall time of the epoch.
+    """
 
     standing: Standing
     epoch: int
     flush: Flush | None
     before: EpochDecision | None
+    wall_us: int = 0
 
     def acts(self, remedy: Remedy) -> bool:
         """Whether a remedy against overload was chosen before the last epoch: it acts from this one on."""

@@ -65,6 +65,9 @@ def _needed(pipeline: Pipeline) -> Iterator[Connector]:
             yield _KAFKA
             if source.value is not None and source.value.format == "avro":
                 yield _AVRO
+    for table in (table.source for table in pipeline.tables):
+        if table is not None and dict(table.options).get("url", "").startswith("jdbc:postgresql:"):
+            yield _POSTGRES
     for sink in (query.sink for query in pipeline.queries):
         match sink.format:
             case "kafka":

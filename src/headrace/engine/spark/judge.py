@@ -20,6 +20,7 @@ from headrace.model import (
     Finish,
     Join,
     JoinSide,
+    Lookup,
     Operator,
     Query,
     Results,
@@ -76,7 +77,7 @@ def _finish(root: Operator, finish: Finish, query: Query, rows: DataFrame) -> Fi
             _types(answers, [finish.having], query)
         types = _finished(answers, finish, query)
         return replace(finish, outputs=tuple(replace(o, type=t) for o, t in zip(finish.outputs, types, strict=True)))
-    if isinstance(root, Join | Scan | Union):
+    if isinstance(root, Join | Scan | Union | Lookup):
         known = {column.name: column.type for column in columns_of(root)}
         return replace(finish, outputs=tuple(replace(o, type=known[o.sql]) for o in finish.outputs))
     return finish
@@ -92,7 +93,7 @@ def _judged(operator: Operator, query: Query, rows: DataFrame) -> Operator:
     match operator:
         case Scan(of=Results() as results):
             root = _judged(results.root, query, rows)
-            assert isinstance(root, WindowAggregate | RowsAggregate | Scan)
+            assert isinstance(root, WindowAggregate | RowsAggregate | Lookup | Scan)
             judged = replace(results, root=root, finish=_finish(root, results.finish, query, rows))
             fields = ", ".join(f"`{output.name}`: {output.type}" for output in judged.finish.outputs)
             made = rows.sparkSession.createDataFrame([], f"{operator.stream} STRUCT<{fields}>")
@@ -115,6 +116,22 @@ def _judged(operator: Operator, query: Query, rows: DataFrame) -> Operator:
         case Join(left=left, right=right):
             sides = replace(operator, left=_side(left, query, rows), right=_side(right, query, rows))
             return _joined(sides, query, rows)
+        case Lookup(input=child):
+            return _looked_up(replace(operator, input=_judged(child, query, rows)), query, rows)
+
+
+def _looked_up(lookup: Lookup, query: Query, rows: DataFrame) -> Lookup:
+    """A lookup with Spark's types of its columns, over the judged columns of its input and those of its tables."""
+    known = {lookup.alias: columns_of(lookup.input), **{side.alias: side.columns for side in lookup.sides}}
+    structs = [
+        f"{alias} STRUCT<{', '.join(f'`{column.name}`: {column.type}' for column in columns)}>"
+        for alias, columns in known.items()
+        if columns
+    ]
+    met = rows.sparkSession.createDataFrame([], ", ".join(structs))
+    _types(met, [side.on.sql for side in lookup.sides], query)
+    types = _types(met, [column.sql for column in lookup.columns], query)
+    return replace(lookup, columns=tuple(replace(c, type=t) for c, t in zip(lookup.columns, types, strict=True)))
 
 
 def _joined(join: Join, query: Query, rows: DataFrame) -> Join:

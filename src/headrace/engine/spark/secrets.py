@@ -34,7 +34,8 @@ def resolve(options: Options, owner: str, environment: Mapping[str, str] | None 
 
 def remember_options(pipeline: Pipeline) -> None:
     """Has this process hide whatever is secret in the options of a pipeline: sources, sinks, Spark's settings."""
-    sources = [stream.source for stream in pipeline.streams if stream.source is not None]
+    read = [*(stream.source for stream in pipeline.streams), *(table.source for table in pipeline.tables)]
+    sources = [source for source in read if source is not None]
     paths = [("path", path) for path in (pipeline.engine.checkpoint, *(s.path for s in sources)) if path is not None]
     sinks = [query.sink for query in pipeline.queries]
     paths += [("path", sink.path) for sink in sinks if sink.path is not None]

@@ -9,6 +9,7 @@ checkpoint/
   workload/N.json      under what epochs from N on are decided: streams, queries, settings, the synopses that are kept
   state/*.chunk        panes and rows, named by a manifest or garbage
   rejected/            rows that were refused, with the reason
+  tables/NAME/*        snapshots of tables, named by a decision or a manifest or garbage
   delivered/           the last epoch of sinks that cannot tell by themselves
 
 docs/files.md says how long each of them stays.
@@ -30,14 +31,18 @@ from headrace.kernels.chunks import Chunk
 from headrace.model import (
     SCHEDULE,
     SHEDDING,
+    TABLES,
     AnswersState,
     Entry,
     EpochDecision,
     Expected,
     JoinState,
     KeyedState,
+    LookupState,
     Observed,
     Shed,
+    Snapshot,
+    TablesState,
     plain,
     restored,
     shown,
@@ -111,9 +116,16 @@ class Manifest:
         return found if isinstance(found, Schedule) else Schedule()
 
     @property
-    def flows(self) -> dict[str, AnswersState | JoinState | KeyedState]:
-        """What is remembered of joins, row windows, functions, and answers that others read."""
-        return {name: node for name, node in self.nodes.items() if not isinstance(node, Schedule | Shedding)}
+    def flows(self) -> dict[str, AnswersState | JoinState | KeyedState | LookupState]:
+        """What is remembered of joins, row windows, functions, and of lookups and answers that others read."""
+        others = Schedule | Shedding | TablesState
+        return {name: node for name, node in self.nodes.items() if not isinstance(node, others)}
+
+    @property
+    def tables(self) -> Mapping[str, Snapshot]:
+        """By table the snapshot that rows were looked up in."""
+        found = self.nodes.get(TABLES)
+        return found.snapshots if isinstance(found, TablesState) else {}
 
     @property
     def shedding(self) -> Shedding:
@@ -169,6 +181,7 @@ class Checkpoint:
         self._persisted: frozenset[str] = frozenset()  # chunks that a manifest has named
         self._workloads: list[int] = []  # files there are, in order
         self._garbage: list[str] = []  # to be removed after the next commit
+        self._snapshots: frozenset[str] = frozenset()  # of tables, that the last manifest names
 
     @property
     def state_folder(self) -> str:
@@ -234,6 +247,7 @@ class Checkpoint:
         self.storage.make_folder("state")
         manifest = self.latest()
         self._persisted = frozenset(chunk.name for chunk in manifest.chunks) if manifest else frozenset()
+        self._snapshots = _snapshots(manifest)
         self._check_spark(manifest)
         return manifest
 
@@ -304,7 +318,9 @@ class Checkpoint:
     def clean(self, manifest: Manifest, dropped: frozenset[str]) -> None:
         """Removes what the manifest no longer names and old logs; a crash in between leaves garbage, nothing else."""
         garbage, self._garbage = self._garbage, []
-        for path in (*garbage, *(f"state/{name}" for name in dropped)):
+        # Nobody reads an older snapshot of a table: the epoch that uses this one has happened.
+        before, self._snapshots = self._snapshots, _snapshots(manifest)
+        for path in (*garbage, *(f"state/{name}" for name in dropped), *(before - self._snapshots)):
             self.storage.delete(path)
         oldest = manifest.epoch - KEPT
         self.storage.delete(f"manifests/{oldest}.json")
@@ -331,6 +347,10 @@ class Checkpoint:
         for folder in ("", "manifests", "decisions", "workload", "delivered"):
             halves = [name for name in self.storage.names(folder) if HALF_WRITTEN.fullmatch(name)]
             found += [f"{folder}/{name}" if folder else name for name in halves]
+        snapshots = _snapshots(manifest) | _snapshots(begun)
+        for table in self.storage.names("tables"):
+            paths = (f"tables/{table}/{name}" for name in self.storage.names(f"tables/{table}"))
+            found += [path for path in paths if path not in snapshots]
         found += [f"delivered/{name}" for name in self.storage.names("delivered") if name not in queries]
         found += [f"rejected/{name}" for name in self.storage.names("rejected") if name.startswith("_staging")]
         self._workloads = sorted(needed)
@@ -380,6 +400,11 @@ class Checkpoint:
 
     def _sealed(self, path: str) -> dict[str, Any]:
         return unseal(self.storage.read(path), f"{self.storage.root}/{path}")
+
+
+def _snapshots(known: Manifest | EpochDecision | None) -> frozenset[str]:
+    """The folders of the snapshots of tables that a manifest or a decision names."""
+    return frozenset(f"tables/{table}/{each.folder}" for table, each in known.tables.items()) if known else frozenset()
 
 
 def _greatest(names: list[str]) -> int:

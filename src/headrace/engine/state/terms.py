@@ -36,9 +36,21 @@ from headrace.model import (
     StepTerms,
     Stream,
     StreamTerms,
+    Table,
+    TableTerms,
 )
 
-__all__ = ["query_of", "query_terms", "setting_terms", "sink_terms", "stream_of", "stream_terms", "type_of"]
+__all__ = [
+    "query_of",
+    "query_terms",
+    "setting_terms",
+    "sink_terms",
+    "stream_of",
+    "stream_terms",
+    "table_of",
+    "table_terms",
+    "type_of",
+]
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -78,6 +90,18 @@ def stream_of(name: str, terms: StreamTerms, now: Stream | None = None) -> Strea
     )
 
 
+def table_terms(table: Table) -> TableTerms:
+    """What the checkpoint keeps of a table, beside the snapshots of it."""
+    return TableTerms(_pairs(table.columns))
+
+
+def table_of(name: str, terms: TableTerms) -> Table:
+    """A table as it was, of which there are snapshots; CorruptStateError if no pipeline can declare it."""
+    if not is_name(name):
+        raise CorruptStateError(f"the checkpoint describes a table {name!r} that no pipeline can declare")
+    return Table(name, _columns(terms.columns))
+
+
 def _source(terms: StreamTerms, now: Source) -> Source:
     others = tuple((key, text) for key, text in now.options if not is_text_option(key))
     value = None if terms.value is None else replace(terms.value, options=_of_texts(terms.value.options))
@@ -96,7 +120,13 @@ def query_terms(query: Query) -> QueryTerms:
     )  # fmt: skip
 
 
-def query_of(name: str, terms: QueryTerms, streams: Mapping[str, Stream], sink: SinkSpec) -> Query:
+def query_of(
+    name: str,
+    terms: QueryTerms,
+    streams: Mapping[str, Stream],
+    sink: SinkSpec,
+    tables: Mapping[str, Table] | None = None,
+) -> Query:
     """A query as it was; SpecError if its SQL is refused, ValueError if it is none that a pipeline can have."""
     step = terms.step
     function = None
@@ -113,6 +143,7 @@ def query_of(name: str, terms: QueryTerms, streams: Mapping[str, Stream], sink: 
         weight=terms.weight,
         step=function,
         shedding=terms.shedding,
+        tables=tables,
     )
     return with_expectations(replace(bound, lifetime_us=terms.lifetime_us), terms.expect)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.state.terms import query_terms, stream_of, stream_terms, type_of
+from headrace.engine.state.terms import query_terms, stream_of, stream_terms, table_terms, type_of
 from headrace.errors import CorruptStateError
 from headrace.language import is_own_text
 from headrace.model import (
@@ -20,6 +20,8 @@ from headrace.model import (
     Stream,
     StreamTerms,
     Synopsis,
+    Table,
+    TableTerms,
     plain,
     restored,
 )
@@ -29,6 +31,7 @@ from headrace.planning import (
     FlowPlan,
     Kept,
     Known,
+    LookupPlan,
     Supplier,
     Supply,
     Workload,
@@ -68,21 +71,29 @@ class Description:
 
 @dataclass(frozen=True)
 class Terms:
-    """What epochs are decided under: streams, queries and settings, and the state that the first of them began with."""
+    """What epochs are decided under: streams, tables, queries, settings, and the state that the first of them began
+    with."""
 
     streams: Mapping[str, StreamTerms]
     queries: Mapping[str, QueryTerms]
     settings: SettingTerms
     begun: Manifest
     description: Description
+    tables: Mapping[str, TableTerms] = field(default_factory=dict)
 
 
 def describe_workload(
-    workload: Workload, streams: Sequence[Stream], settings: SettingTerms | None = None, begun: Manifest | None = None
+    workload: Workload,
+    streams: Sequence[Stream],
+    settings: SettingTerms | None = None,
+    begun: Manifest | None = None,
+    tables: Sequence[Table] = (),
 ) -> dict[str, Any]:
     """Plain JSON values, the inverse of `read_description` and, with settings and a beginning, of `read_terms`."""
+    used = {name for plan in workload.flows.values() if isinstance(plan, LookupPlan) for name in plan.tables}
     return {
         "streams": {s.name: plain(stream_terms(s)) for s in streams},
+        "tables": {table.name: plain(table_terms(table)) for table in tables if table.name in used},
         "queries": {name: plain(query_terms(plan.query)) for name, plan in workload.queries.items()},
         "settings": plain(settings or SettingTerms()),
         "kept": {
@@ -114,6 +125,7 @@ def read_terms(value: Mapping[str, Any]) -> Terms:
             restored(SettingTerms, value["settings"]),
             Manifest.from_json(value["begun"]),
             read_description(value),
+            {name: restored(TableTerms, terms) for name, terms in value.get("tables", {}).items()},
         )
     except (ValueError, KeyError, TypeError) as exc:
         raise CorruptStateError(f"the checkpoint does not say what its last epoch was decided under: {exc}") from exc

@@ -13,7 +13,7 @@ from headrace.engine.state.storage import is_remote, open_storage
 from headrace.engine.state.workload import Description, description_of
 from headrace.errors import CorruptStateError, SpecError
 from headrace.hiding import hide
-from headrace.model import plain
+from headrace.model import Snapshot, plain
 from headrace.planning import Kept, Shedding, Workload
 
 __all__ = ["describe", "describe_checkpoint"]
@@ -86,6 +86,7 @@ def describe(root: str, manifest: Manifest | None, workload: Workload | Descript
             }
             for id_, coverage in manifest.coverage.items()
         },
+        "tables": {name: _table(each) for name, each in manifest.tables.items()},
         "flows": plain(manifest.flows),
         "edges": plain(manifest.edges),
         "shedding": _shedding(manifest.shedding),
@@ -107,6 +108,18 @@ def _query(query: QueryState) -> dict[str, Any]:
         "achieved_period_us": None if query.gap_us is None else round(query.gap_us),
         "late_us": query.waiting_us,
         "ends_us": query.ends_us,
+    }
+
+
+def _table(snapshot: Snapshot) -> dict[str, Any]:
+    """The version of a table in use: when and why it was read, and when a newer one was tried in vain."""
+    return {
+        "version": snapshot.folder,
+        "read_us": snapshot.read_us,
+        "rows": snapshot.rows,
+        "bytes": snapshot.bytes,
+        "reason": snapshot.reason,
+        "tried_us": snapshot.tried_us,
     }
 
 

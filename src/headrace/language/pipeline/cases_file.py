@@ -14,7 +14,7 @@ from headrace.model import Case, DataType, Pipeline, Row
 
 __all__ = ["load_cases"]
 
-_KEYS = {"rows": "by stream the rows that come in", "expect": "by query the results"}
+_KEYS = {"rows": "by stream the rows that come in, and by table those it has", "expect": "by query the results"}
 
 
 def load_cases(path: Path, pipeline: Pipeline) -> tuple[Case, ...]:
@@ -40,8 +40,9 @@ def _case(name: str, value: Value, pipeline: Pipeline) -> Case:
             value.document.add(f"case '{name}' has no {key}", value.line, f"write {key}: {_KEYS[key]}")
     rows: dict[str, tuple[tuple[Row, ...], ...]] = {}
     columns = {stream.name: {column.name: column.type for column in stream.columns} for stream in pipeline.streams}
-    for stream, given in _known(entries.get("rows"), "stream", columns):
-        rows[stream] = _epochs(given, columns[stream])
+    tables = {table.name: {column.name: column.type for column in table.columns} for table in pipeline.tables}
+    for each, given in _known(entries.get("rows"), "stream or table" if tables else "stream", columns | tables):
+        rows[each] = (_rows(given, tables[each]),) if each in tables else _epochs(given, columns[each])
     expected: dict[str, tuple[Row, ...]] = {}
     results = {query.name: {output.name: output.type for output in query.finish.outputs} for query in pipeline.queries}
     for query, given in _known(entries.get("expect"), "query", results):

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 
 from headrace.language.words import words
 
-__all__ = ["FILE_SINKS", "FILE_SOURCES", "PATHLESS_SINKS", "SINKS", "SOURCES", "spelled"]
+__all__ = ["FILE_SINKS", "FILE_SOURCES", "PATHLESS_SINKS", "SINKS", "SOURCES", "TABLES", "spelled"]
 
 # Sources that take in files as they appear in a folder.
 FILE_SOURCES = words("parquet json csv orc text xml avro binaryFile")
 SOURCES = FILE_SOURCES | words("kafka rate rate-micro-batch socket synthetic")
 # Sinks whose files the engine names by epoch.
 FILE_SINKS = words("parquet json csv orc")
+# What tables are read from; those of Spark's catalog have no format.
+TABLES = FILE_SOURCES | words("jdbc catalog")
 # Sinks that write to no path.
 PATHLESS_SINKS = words("console memory noop python kafka jdbc")
 SINKS = PATHLESS_SINKS | words("parquet json csv orc text xml avro delta")

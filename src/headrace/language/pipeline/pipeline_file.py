@@ -15,6 +15,7 @@ from headrace.language.pipeline.places import clashes
 from headrace.language.pipeline.queries_section import leaves_directory, read_queries
 from headrace.language.pipeline.sites_section import read_links, read_placement, read_sites
 from headrace.language.pipeline.streams_section import read_streams
+from headrace.language.pipeline.tables_section import read_tables
 from headrace.language.pipeline.yaml_nodes import Document, Value, read_yaml
 from headrace.model import EngineSettings, Pipeline, Query, WindowAggregate
 from headrace.units import SECOND_US, format_duration
@@ -30,6 +31,7 @@ MOST_CHARACTERS = 200
 _KEYS = {
     "name": "the pipeline's name",
     "streams": "what comes in",
+    "tables": "what rows are looked up in",
     "queries": "what is asked",
     "include": "more queries, one per .sql file",
     "output": "where results go unless a sink says otherwise",
@@ -55,8 +57,11 @@ def load_pipeline(path: str | Path) -> Pipeline:
         document.add("streams is missing", 1, "declare at least one stream under `streams:`")
     output = (read_path(entries["output"], base) if "output" in entries else None) or absolute("out", base)
     streams = read_streams(entries.get("streams"), base)
-    queries = read_queries(entries, {stream.name: stream for stream in streams}, base, output, document)
-    _forget_unread(document, entries.get("streams"))
+    tables = read_tables(entries.get("tables"), streams, base)
+    known = {stream.name: stream for stream in streams}
+    queries = read_queries(entries, known, {table.name: table for table in tables}, base, output, document)
+    for section in ("streams", "tables"):
+        _forget_unread(document, entries.get(section))
     engine = read_engine(entries.get("engine"), base)
     declared = read_sites(entries.get("sites"), entries.get("streams"), streams, document)
     surveyed = read_network(entries.get("network"), declared, base, entries.get("sites"), document)
@@ -64,7 +69,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
     links = read_links(entries.get("links"), declared, base, document)
     if not queries and not document.problems:
         document.add("no queries", 1, "add `queries:` or `include: queries/*.sql`")
-    found = clashes(streams, queries, engine.checkpoint)
+    found = clashes(streams, queries, engine.checkpoint, tables=tables)
     for problem in found:
         keys = ("engine", "checkpoint") if problem.query is None else ("queries", problem.query, "sink")
         document.problems.append(replace(problem, file=document.file, line=line_of(place, *keys)))
@@ -81,6 +86,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
         links=links,
         network=surveyed.network,
         notes=(*surveyed.notes, *_without_effect(queries, engine), *_answered_often(queries)),
+        tables=tables,
     )
 
 
@@ -148,7 +154,7 @@ def _read_name(value: Value) -> str | None:
 
 
 def _forget_unread(document: Document, section: Value | None) -> None:
-    """A stream that is declared but wrong has been reported; that queries do not find it is no second mistake."""
+    """A stream or table that is declared but wrong has been reported: that no query finds it is no second mistake."""
     declared = section.content if section is not None and isinstance(section.content, dict) else {}
     noise = {f"unknown stream '{name}'" for name in declared}
     document.problems[:] = [problem for problem in document.problems if problem.message not in noise]

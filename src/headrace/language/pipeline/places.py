@@ -11,9 +11,10 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import product
 
 from headrace.errors import Problem
-from headrace.model import Query, SinkSpec, Source, Stream
+from headrace.model import Query, SinkSpec, Source, Stream, Table
 
 __all__ = ["clashes", "place_of_path"]
 
@@ -67,6 +68,7 @@ def clashes(
     checkpoint: str | None,
     default: str = "",
     resolve: Callable[[str], str] = os.path.realpath,
+    tables: Iterable[Table] = (),
 ) -> list[Problem]:
     """Queries that would write where another writes, where state is kept, or where their own pipeline reads."""
 
@@ -94,6 +96,10 @@ def clashes(
                 f"stream '{stream.name}' reads {stream.source.path}, which the checkpoint {checkpoint} is in or around"
             )
             problems.append(Problem(text, hint="keep input and state apart: give the checkpoint another path"))
+    for query, table in product(queries, tables):
+        if table.source is not None and _feeds_itself(query.sink, table.source, place):
+            problems.append(Problem(f"writes where table '{table.name}' is read from", query=query.name,
+                                    hint="give the query another place"))  # fmt: skip
     for query in queries:
         for stream in streams:
             if stream.source is not None and _feeds_itself(query.sink, stream.source, place):

@@ -30,6 +30,7 @@ from headrace.model import (
     SinkSpec,
     StepFunction,
     Stream,
+    Table,
 )
 
 __all__ = ["leaves_directory", "read_queries"]
@@ -85,7 +86,12 @@ class _Written:
 
 
 def read_queries(
-    entries: Mapping[str, Value], streams: Mapping[str, Stream], base: Path, output: str, document: Document
+    entries: Mapping[str, Value],
+    streams: Mapping[str, Stream],
+    tables: Mapping[str, Table],
+    base: Path,
+    output: str,
+    document: Document,
 ) -> tuple[Query, ...]:
     """Every query that could be bound; problems are noted in the document."""
     found: dict[str, _Written] = {}
@@ -103,13 +109,15 @@ def read_queries(
             continue
         names[written.name.lower()] = written.name
         found[written.name] = written
-    bound = _bound(found, streams, document)
+    bound = _bound(found, streams, tables, document)
     return tuple(bound[name] for name in found if name in bound)
 
 
-def _bound(found: Mapping[str, _Written], streams: Mapping[str, Stream], document: Document) -> dict[str, Query]:
+def _bound(
+    found: Mapping[str, _Written], streams: Mapping[str, Stream], tables: Mapping[str, Table], document: Document
+) -> dict[str, Query]:
     """Queries by name, each bound after those that it reads; one that reads what could not be bound is no news."""
-    reads = {name: tuple(queries_read(written.sql, found, streams)) for name, written in found.items()}
+    reads = {name: tuple(queries_read(written.sql, found, (*streams, *tables))) for name, written in found.items()}
     bound: dict[str, Query] = {}
     wrong: set[str] = set()
 
@@ -135,7 +143,7 @@ def _bound(found: Mapping[str, _Written], streams: Mapping[str, Stream], documen
             query = bind_query(
                 name, written.sql, streams, sink=written.sink, priority=written.priority, weight=written.weight,
                 lifetime=written.lifetime, step=written.step, shedding=written.shedding, file=written.file,
-                line=written.line, queries=bound,
+                line=written.line, queries=bound, tables=tables,
             )  # fmt: skip
             bound[name] = with_expectations(query, written.expect, written.file, written.expect_line)
         except SpecError as exc:

@@ -22,7 +22,7 @@ from headrace.language.sql.selected import bind_selected, selected_all
 from headrace.language.sql.unfold import unfold
 from headrace.language.sql.window_calls import window_call
 from headrace.language.sql.windowed import bind_windowed
-from headrace.model import Finish, Operator, Query, QueryShedding, SinkSpec, StepFunction, Stream
+from headrace.model import Finish, Operator, Query, QueryShedding, SinkSpec, StepFunction, Stream, Table
 from headrace.units import parse_duration
 
 __all__ = ["bind_query"]
@@ -42,10 +42,12 @@ def bind_query(
     file: str | None = None,
     line: int | None = None,
     queries: Mapping[str, Query] | None = None,
+    tables: Mapping[str, Table] | None = None,
 ) -> Query:
     """A query bound to its streams; raises SpecError with every problem found and where it stands.
 
-    `queries` are those whose results it may read by name; what they say is then part of its own SQL.
+    `queries` are those whose results it may read by name; what they say is then part of its own SQL. `tables` are those
+    that rows may be looked up in.
 
     >>> from headrace.language.ddl import parse_schema
     >>> packets = Stream("packets", parse_schema("ts TIMESTAMP, src STRING, length INT"), time="ts")
@@ -58,11 +60,11 @@ def bind_query(
     report = Report(sql, name, file=file, line=line, queries=known)
     try:
         if queries:
-            read = unfold(sql, queries, streams)
+            read = unfold(sql, queries, (*streams, *(tables or {})))
             sql = read.sql
             report = Report(sql, name, file=file, line=line, at=read.at, length=read.length, read=read.names,
                             queries=known)  # fmt: skip
-        root, finish = _bind(report, streams, step)
+        root, finish = _bind(report, streams, step, tables or {})
         report.stop_if_wrong()
         lifetime_us = None if lifetime is None else parse_duration(lifetime)
         allowed = shedding or QueryShedding()
@@ -78,7 +80,9 @@ def bind_query(
         raise SpecError([*report.problems, Problem(str(exc), file, line, query=name)]) from exc
 
 
-def _bind(report: Report, streams: Mapping[str, Stream], step: StepFunction | None) -> tuple[Operator, Finish]:
+def _bind(
+    report: Report, streams: Mapping[str, Stream], step: StepFunction | None, tables: Mapping[str, Table]
+) -> tuple[Operator, Finish]:
     read = read_query(report)
     tree = read.tree
     while isinstance(tree, exp.Subquery) and not tree.args.get("alias"):
@@ -93,7 +97,7 @@ def _bind(report: Report, streams: Mapping[str, Stream], step: StepFunction | No
         raise Fault(
             f"a query is one SELECT, not {tree.key.upper()}", tree, "write SELECT ... FROM stream [WINDOW 10 min]"
         )
-    binder = FromBinder(streams, read.clauses, report, bind_results)
+    binder = FromBinder(streams, read.clauses, report, bind_results, tables)
     source = binder.bind(tree)
     for start in sorted(binder.unclaimed):
         report.add(

@@ -12,6 +12,7 @@ from headrace.language.sql.brackets import Clause, RowsClause
 from headrace.language.sql.clauses import refuse_clauses
 from headrace.language.sql.coercion import common_type
 from headrace.language.sql.infer import infer
+from headrace.language.sql.lookup import LookupRelation, TableRelation, is_table, timed_aliases
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.relation import (
     JoinRelation,
@@ -20,14 +21,15 @@ from headrace.language.sql.relation import (
     ResultsRelation,
     StreamRelation,
     UnionRelation,
+    time_of,
 )
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import bind_items, select_items
 from headrace.language.sql.spark_text import Key, all_of, conjuncts, leaf
 from headrace.language.suggest import nearest
-from headrace.model import HALF, CumulativeWindow, DataType, Kind, RangeWindow, SlidingWindow, Stream
+from headrace.model import HALF, CumulativeWindow, DataType, Kind, RangeWindow, SlidingWindow, Stream, Table
 
-__all__ = ["FromBinder", "Source", "bind_condition", "time_of", "united"]
+__all__ = ["FromBinder", "Source", "bind_condition", "united"]
 
 TIMESTAMP = DataType(Kind.TIMESTAMP)
 _TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
@@ -67,6 +69,7 @@ class FromBinder:
     clauses: Mapping[int, list[Clause]]
     report: Report
     results: BindResults
+    tables: Mapping[str, Table] = field(default_factory=dict)
     ctes: dict[str, Cte] = field(default_factory=dict)
     unclaimed: set[int] = field(default_factory=set)
     depth: int = 0
@@ -81,17 +84,63 @@ class FromBinder:
         clause = select.args.get("from_")
         if clause is None:
             raise Fault("FROM is missing", select, "a query reads at least one stream")
-        joins = select.args.get("joins") or []
         relation, windows = self._factor(clause.this)
-        if not joins:
+        joins = [(join, *self._factor(join.this)) for join in select.args.get("joins") or []]
+        if is_table(relation):
+            self._refuse_first(relation, clause.this, windows, bool(joins))
+        if all(is_table(other) for _, other, _ in joins):
+            for join, table, beside in joins:
+                relation = self._looked_up(relation, table, beside, join)
             return self._single(relation, windows)
         return self._joined(relation, windows, clause.this, joins)
+
+    def _refuse_first(self, table: Relation, at: exp.Expr, windows: list[Clause], joined: bool) -> None:
+        """Raises Fault for a table where rows of a stream must stand; alone in a subquery it is fine."""
+        name = _aliases(table)[0]
+        if windows:
+            raise Fault(f"{windows[0].text} is about time, and the rows of table '{name}' have none", windows[0].start,
+                        f"write it after a stream: FROM s {windows[0].text} JOIN {name} ON ...")  # fmt: skip
+        if joined:
+            raise Fault(f"table '{name}' stands before JOIN, and rows of a stream are looked up in tables", at,
+                        f"write FROM s JOIN {name} ON ..., or LEFT JOIN")  # fmt: skip
+        if self.depth == 0:
+            raise Fault(f"'{name}' is a table, and a query reads at least one stream", at,
+                        f"look rows up in it: FROM s JOIN {name} ON ...")  # fmt: skip
+
+    def _looked_up(self, left: Relation, table: Relation, windows: list[Clause], join: exp.Expr) -> LookupRelation:
+        """The rows of streams with what a table has for them."""
+        if windows:
+            raise Fault(f"{windows[0].text} is about time, and the rows of a table have none", windows[0].start,
+                        "leave it out: a table matches as it is when an epoch begins")  # fmt: skip
+        how = _lookup_kind(join)
+        on, shared = self._condition(join, left, table, "left" if how in ("semi", "anti") else how)
+        assert isinstance(table, TableRelation | Projection)
+        return LookupRelation(left, table, how, on, shared)
+
+    def _condition(
+        self, join: exp.Expr, left: Relation, right: Relation, how: str
+    ) -> tuple[exp.Expr, tuple[tuple[Key, Key], ...]]:
+        """What ON or USING of a join says, and the columns that USING names."""
+        clash = {alias.lower() for alias in _aliases(left)} & {alias.lower() for alias in _aliases(right)}
+        if clash:
+            raise Fault(
+                f"two tables are called '{min(clash)}'", join, "give each its own alias: FROM a AS x JOIN a AS y"
+            )
+        scope = Scope({**left.columns, **right.columns})
+        shared = _shared(join, left, right, how)
+        said = _equal(shared, scope) if shared else bind_condition(join.args.get("on"), scope, "ON")
+        # sqlglot writes ON TRUE where the user wrote nothing.
+        if said is None or (isinstance(said, exp.Boolean) and not _ON_TRUE.search(self.report.sql)):
+            raise Fault(
+                "a join without ON pairs everything with everything", join, "write ON with a condition, or ON TRUE"
+            )
+        return said, shared
 
     def _single(self, relation: Relation, windows: list[Clause]) -> Source:
         if not windows:
             return Source(relation)
         if isinstance(windows[0].window, RangeWindow):
-            raise Fault(f"{windows[0].text} is one side of a join, and there is no JOIN", windows[0].start,
+            raise Fault(f"{windows[0].text} is one side of a join, and there is no JOIN of streams", windows[0].start,
                         "write [WINDOW 10 min SLIDE 2 min] for an aggregate")  # fmt: skip
         return Source(relation, windows[0].window)
 
@@ -139,8 +188,12 @@ class FromBinder:
             cte = self.ctes[name]
             return self._derived(cte.query, node.alias or node.name, cte.before, node), windows
         stream = next((item for key, item in self.streams.items() if key.lower() == name), None)
+        table = next((item for key, item in self.tables.items() if key.lower() == name), None)
+        if stream is None and table is not None:
+            return TableRelation(table, node.alias or table.name), windows
         if stream is None:
-            known = [*(item.name for item in self.streams.values()), *self.ctes, *self.report.queries]
+            known = [each.name for each in self.streams.values()] + [each.name for each in self.tables.values()]
+            known += [*self.ctes, *self.report.queries]
             raise Fault(
                 f"unknown stream '{node.name}'", node, nearest(node.name, known) or "the pipeline declares no stream"
             )
@@ -168,7 +221,7 @@ class FromBinder:
                 "WITH names used twice are unfolded twice",
             )
         inner = FromBinder(
-            self.streams, self.clauses, self.report, self.results, dict(ctes), depth=self.depth + 1,
+            self.streams, self.clauses, self.report, self.results, self.tables, dict(ctes), depth=self.depth + 1,
             subqueries=self.subqueries,
         )  # fmt: skip
         inner.unclaimed = self.unclaimed
@@ -185,7 +238,7 @@ class FromBinder:
         if not isinstance(query, exp.Select):
             raise Fault(f"{query.key.upper()} cannot stand in FROM", query, "a subquery is a SELECT")
         source = self.bind(query)
-        results = self.results(query, source, self.report)
+        results = () if is_table(source.relation) else self.results(query, source, self.report)
         if results:
             return united(results, alias)
         refuse_clauses(
@@ -203,7 +256,8 @@ class FromBinder:
                 self.report.stop_if_wrong()
             assert bound is not None
             items[item.name] = (bound, infer(bound, scope.columns))
-        items[HIDDEN_TIME] = (time_of(source.relation), TIMESTAMP)
+        if not is_table(source.relation):
+            items[HIDDEN_TIME] = (time_of(source.relation), TIMESTAMP)
         return Projection(source.relation, alias, items, bind_condition(query.args.get("where"), scope, "WHERE"))
 
     def _union(self, query: exp.SetOperation, alias: str) -> Relation:
@@ -224,42 +278,39 @@ class FromBinder:
         inputs: list[Projection] = []
         for branch in branches:
             relation = self._derived(branch, alias, self.ctes, branch)
+            if is_table(relation):
+                raise Fault("UNION ALL of a table: its rows have no time", branch, "join rows of a stream with it")
             inputs.extend(relation.inputs if isinstance(relation, UnionRelation) else [_as_projection(relation)])
         return UnionRelation(tuple(_aligned(inputs, alias, query)))
 
-    def _joined(self, left: Relation, windows: list[Clause], first: exp.Expr, joins: list[exp.Expr]) -> Source:
+    def _joined(
+        self,
+        left: Relation,
+        windows: list[Clause],
+        first: exp.Expr,
+        joins: Sequence[tuple[exp.Expr, Relation, list[Clause]]],
+    ) -> Source:
         left_us = self._range(windows, first)
-        ranges = dict.fromkeys(_aliases(left), left_us)
+        ranges = dict.fromkeys(timed_aliases(left), left_us)
         nullable: frozenset[str] = frozenset()
-        for join in joins:
+        for join, right, right_windows in joins:
+            if is_table(right):
+                left = self._looked_up(left, right, right_windows, join)
+                continue
             how = _kind(join)
-            right, right_windows = self._factor(join.this)
             right_us = self._range(right_windows, join.this)
-            clash = {alias.lower() for alias in _aliases(left)} & {alias.lower() for alias in _aliases(right)}
-            if clash:
-                raise Fault(
-                    f"two tables are called '{min(clash)}'", join, "give each its own alias: FROM a AS x JOIN a AS y"
-                )
-            scope = Scope({**left.columns, **right.columns})
-            shared = _shared(join, left, right, how)
-            on = _equal(shared, scope) if shared else bind_condition(join.args.get("on"), scope, "ON")
-            # sqlglot writes ON TRUE where the user wrote nothing.
-            if on is None or (isinstance(on, exp.Boolean) and not _ON_TRUE.search(self.report.sql)):
-                raise Fault(
-                    "a join without ON pairs everything with everything", join, "write ON with a condition, or ON TRUE"
-                )
+            on, shared = self._condition(join, left, right, how)
             if len(ranges) > 1:
-                on = all_of([*conjuncts(on), *_within_ranges(ranges, _aliases(right)[0], nullable)])
-                assert on is not None
+                on = all_of([*conjuncts(on), *_within_ranges(ranges, timed_aliases(right)[0], nullable)]) or on
             # A side that may be NULL bounds nothing by itself: where it is not, ON does.
             sure = [us for alias, us in ranges.items() if alias not in nullable]
             pairs = JoinRelation(left, right, min(sure, default=max(ranges.values())), right_us, how, on, shared)
             if how in HALF:
                 return Source(_one_side(pairs, join, len(joins)))
             left = pairs
-            nullable |= frozenset(_aliases(right)) if how in ("left", "full") else frozenset()
+            nullable |= frozenset(timed_aliases(right)) if how in ("left", "full") else frozenset()
             nullable |= frozenset(ranges) if how in ("right", "full") else frozenset()
-            ranges |= dict.fromkeys(_aliases(right), right_us)
+            ranges |= dict.fromkeys(timed_aliases(right), right_us)
         return Source(left)
 
     def _range(self, windows: list[Clause], at: exp.Expr) -> int:
@@ -299,6 +350,18 @@ def _kind(join: exp.Expr) -> str:
         raise Fault(f"{side} {kind} JOIN is not accepted".strip(), join, "known: INNER, LEFT, RIGHT, FULL, "
                     "LEFT SEMI, LEFT ANTI")  # fmt: skip
     return _JOINS[side]
+
+
+def _lookup_kind(join: exp.Expr) -> str:
+    kind, side = (join.args.get("kind") or "").upper(), (join.args.get("side") or "").upper()
+    if kind == "CROSS":
+        raise Fault("a comma or CROSS JOIN pairs every row with a whole table", join, "write JOIN ... ON")
+    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+        return kind.lower()
+    if kind not in ("", "INNER", "OUTER") or side not in ("", "LEFT"):
+        raise Fault(f"{side} {kind} JOIN with a table is not accepted".replace("  ", " ").strip(), join,
+                    "rows come from streams alone; known: INNER, LEFT, LEFT SEMI, LEFT ANTI")  # fmt: skip
+    return "left" if side == "LEFT" else "inner"
 
 
 def _shared(join: exp.Expr, left: Relation, right: Relation, how: str) -> tuple[tuple[Key, Key], ...]:
@@ -357,12 +420,6 @@ def _as_projection(relation: Relation) -> Projection:
 
 def _aliases(relation: Relation) -> list[str]:
     return list(dict.fromkeys(table for table, _ in relation.columns))
-
-
-def time_of(relation: Relation) -> exp.Expr:
-    """The time of a row: its own, or the later of a joined pair's."""
-    times = [leaf(alias, HIDDEN_TIME) for alias in _aliases(relation)]
-    return times[0] if len(times) == 1 else exp.Anonymous(this="greatest", expressions=times)
 
 
 def _within_ranges(ranges: Mapping[str, int], newest: str, nullable: frozenset[str]) -> list[exp.Expr]:

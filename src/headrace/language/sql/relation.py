@@ -15,6 +15,8 @@ from sqlglot import exp
 
 from headrace.language.sql.emit import emit
 from headrace.language.sql.infer import infer
+from headrace.language.sql.lookup import LookupRelation, TableRelation, draft, looked_up, timed_aliases
+from headrace.language.sql.lookup import named as _named
 from headrace.language.sql.names import HIDDEN_TIME
 from headrace.language.sql.report import Fault
 from headrace.language.sql.separable import separable
@@ -26,7 +28,6 @@ from headrace.model import (
     Join,
     JoinSide,
     Kind,
-    NamedExpression,
     Operator,
     RangeWindow,
     Results,
@@ -50,6 +51,7 @@ __all__ = [
     "is_window",
     "lower",
     "streams_in",
+    "time_of",
 ]
 
 BOOLEAN = DataType(Kind.BOOLEAN)
@@ -146,7 +148,7 @@ class ResultsRelation:
         return {(name, output.name): output.type for output in self.results.finish.outputs}
 
 
-Relation = StreamRelation | Projection | UnionRelation | JoinRelation | ResultsRelation
+Relation = StreamRelation | Projection | UnionRelation | JoinRelation | ResultsRelation | TableRelation | LookupRelation
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,10 @@ def streams_in(relation: Relation) -> tuple[str, ...]:
     match relation:
         case StreamRelation(stream=stream):
             return (stream.name,)
-        case Projection(base=base):
+        case Projection(base=base) | LookupRelation(base=base):
             return streams_in(base)
+        case TableRelation():
+            return ()
         case UnionRelation(inputs=inputs):
             return tuple(name for item in inputs for name in streams_in(item))
         case JoinRelation(left=left, right=right):
@@ -216,8 +220,19 @@ def is_time(relation: Relation, node: exp.Expr) -> bool:
             if not isinstance(bare, exp.Column):
                 return False
             return is_time(left if key_of(bare) in left.columns else right, bare)
+        case LookupRelation(base=base):
+            # A pair below has two times, and its lookup the later of them, which is no column.
+            return not has_pairs(base) and is_time(base, bare)
+        case TableRelation():
+            return False
         case ResultsRelation(times=times):
             return isinstance(bare, exp.Column) and (bare.name in times or bare.name == HIDDEN_TIME)
+
+
+def time_of(relation: Relation) -> exp.Expr:
+    """The time of a row: its own, or the later of a joined pair's."""
+    times = [leaf(alias, HIDDEN_TIME) for alias in timed_aliases(relation)]
+    return times[0] if len(times) == 1 else exp.Anonymous(this="greatest", expressions=times)
 
 
 def lower(relation: Relation, takes: Sequence[Take], where: exp.Expr | None = None) -> Operator:
@@ -233,20 +248,17 @@ def lower(relation: Relation, takes: Sequence[Take], where: exp.Expr | None = No
             return Union(tuple(lower(item, takes, where) for item in inputs))
         case JoinRelation():
             return _join(relation, takes, where)
+        case LookupRelation():
+            plan = draft(relation, [take.node for take in takes], where, time_of(relation))
+            child = lower(plan.base, [Take(*take) for take in plan.takes], plan.where)
+            return looked_up(plan, child, [(take.name, take.node, take.type) for take in takes])
+        case TableRelation(alias=alias):
+            raise Fault(f"table '{alias}' stands alone", hint="join a stream with it: FROM s JOIN t ON ...")
         case ResultsRelation():
             env = relation.columns
             columns = tuple(_named(take.name, take.node, take.type, env) for take in takes)
             condition = None if where is None else _named("where", where, BOOLEAN, env)
             return Scan(relation.name, columns, condition, relation.results)
-
-
-def _named(name: str, node: exp.Expr, type_: DataType, env: Mapping[Key, DataType]) -> NamedExpression:
-    tables = {table.lower() for table, _ in leaves(node)}
-    hidden = [v for inner in node.find_all(exp.Lambda) for v in inner.expressions if v.name.lower() in tables]
-    if hidden:
-        raise Fault(f"the variable '{hidden[0].name}' hides a stream", hidden[0], "give it another name")
-    reads = tuple(".".join(part for part in key if part) for key in leaves(node))
-    return NamedExpression(name, emit(node, env), type_, reads)
 
 
 def _scan(stream: Stream, takes: Sequence[Take], where: exp.Expr | None) -> Scan:

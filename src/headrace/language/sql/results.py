@@ -15,13 +15,13 @@ from headrace.language.sql.brackets import RowsClause
 from headrace.language.sql.clauses import refuse_clauses
 from headrace.language.sql.columns import Columns, refuse_void
 from headrace.language.sql.emit import emit
-from headrace.language.sql.from_clause import Source, bind_condition, time_of
+from headrace.language.sql.from_clause import Source, bind_condition
 from headrace.language.sql.infer import infer
 from headrace.language.sql.levels import has_levels
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names
 from headrace.language.sql.over import OverBinder, Overs, has_over
-from headrace.language.sql.relation import Relation, ResultsRelation, answers_in, is_time, is_window, lower
+from headrace.language.sql.relation import Relation, ResultsRelation, answers_in, is_time, is_window, lower, time_of
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.rows import bind_rows
 from headrace.language.sql.select_list import bind_items, select_items

@@ -11,12 +11,12 @@ from headrace.language.sql.brackets import RowsClause
 from headrace.language.sql.clauses import refuse_clauses
 from headrace.language.sql.columns import Columns, refuse_void
 from headrace.language.sql.emit import emit
-from headrace.language.sql.from_clause import Source, bind_condition, time_of
+from headrace.language.sql.from_clause import Source, bind_condition
 from headrace.language.sql.infer import infer
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names
 from headrace.language.sql.reading import read_expression
-from headrace.language.sql.relation import has_pairs, is_time, lower
+from headrace.language.sql.relation import has_pairs, is_time, lower, time_of
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import SelectItem, bind_items, select_items
 from headrace.language.sql.spark_text import leaves, rebuilt

@@ -20,7 +20,7 @@ from sqlglot import Token, TokenType, exp
 from headrace.language.sql.levels import has_levels
 from headrace.language.sql.reading import read_query, text_tokens
 from headrace.language.sql.report import Fault, Report
-from headrace.model import Query, SlidingWindow, Step, Stream, WindowAggregate
+from headrace.model import Query, SlidingWindow, Step, WindowAggregate
 
 __all__ = ["Unfolded", "queries_read", "unfold"]
 
@@ -37,14 +37,14 @@ class Unfolded:
     names: tuple[str, ...] = ()
 
 
-def queries_read(sql: str, queries: Iterable[str], streams: Mapping[str, Stream]) -> dict[str, int]:
-    """Which of these queries a text reads, and where it first does; streams and names of WITH come first.
+def queries_read(sql: str, queries: Iterable[str], others: Iterable[str]) -> dict[str, int]:
+    """Which of these queries a text reads, and where it first does; `others`, streams and tables, and WITH come first.
 
     >>> queries_read("WITH a AS (SELECT x FROM b) SELECT a.x FROM a JOIN C ON a.x = c.x", ["a", "b", "c"], {})
     {'b': 25, 'c': 51}
     """
     known = {name.lower(): name for name in queries}
-    for name in streams:
+    for name in others:
         known.pop(name.lower(), None)
     try:
         # Most queries read none: their text need not be parsed twice to know that.
@@ -62,9 +62,9 @@ def queries_read(sql: str, queries: Iterable[str], streams: Mapping[str, Stream]
     return found
 
 
-def unfold(sql: str, queries: Mapping[str, Query], streams: Mapping[str, Stream]) -> Unfolded:
+def unfold(sql: str, queries: Mapping[str, Query], others: Iterable[str]) -> Unfolded:
     """The text with what the queries that it reads say; Fault if one of them has no results to read."""
-    read = queries_read(sql, queries, streams)
+    read = queries_read(sql, queries, others)
     if not read:
         return Unfolded(sql)
     for name, at in read.items():

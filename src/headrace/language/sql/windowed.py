@@ -11,13 +11,13 @@ from headrace.language.sql.aggregates import is_aggregate
 from headrace.language.sql.clauses import refuse_clauses
 from headrace.language.sql.columns import Columns, refuse_void
 from headrace.language.sql.emit import emit
-from headrace.language.sql.from_clause import Source, bind_condition, time_of
+from headrace.language.sql.from_clause import Source, bind_condition
 from headrace.language.sql.infer import infer
 from headrace.language.sql.levels import GroupedLevel, Level, levels_of, null_of
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names, keeps_ties, read_limit
 from headrace.language.sql.over import OverBinder, Overs, has_over
-from headrace.language.sql.relation import has_pairs, is_time, lower
+from headrace.language.sql.relation import has_pairs, is_time, lower, time_of
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.select_list import SelectItem, bind_items, select_items
 from headrace.language.sql.spark_text import key_of, leaf, rebuilt, spark_text

@@ -29,6 +29,7 @@ from headrace.model import (
     KeyedDecision,
     KeyedMeasures,
     KeyedState,
+    LookupState,
     NodeDecision,
     Observed,
     Pipeline,
@@ -42,8 +43,10 @@ from headrace.planning import (
     AnswerPlan,
     Asked,
     Derived,
+    FlowPlan,
     JoinEpoch,
     JoinPlan,
+    LookupPlan,
     NodeState,
     Recorded,
     RecordedEpoch,
@@ -331,6 +334,9 @@ class World:
                     made = self._work(name, epoch)
                 elif isinstance(plan, AnswerPlan) and plan.feeds is not None:
                     made = self._feed(plan, epoch)
+                elif isinstance(plan, LookupPlan):
+                    # Each row is taken to have one match: nothing is known of the tables here.
+                    made, epoch.nodes[name] = self._read_by(plan, epoch), LookupState(plan.forms)
                 if plan.feeds is not None:
                     self._derive(plan.feeds, plan.reads, made, epoch)
 
@@ -365,12 +371,7 @@ class World:
         """A row window's or a function's epoch; the rows that get their results."""
         plan, decision, state = self.workload.flows[name], epoch.decision.nodes[name], self._keyed_state(name)
         assert isinstance(decision, KeyedDecision)
-        store = plan.stores[0]
-        rows = sum(
-            epoch.rows.get(feed.stream, 0.0) * self.machine.share.get(edge_into(store.id, feed.stream), 1.0)
-            for feed in store.feeds
-        )
-        played = self.keyed[name].play(decision, rows, self.speeds)
+        played = self.keyed[name].play(decision, self._read_by(plan, epoch), self.speeds)
         epoch.flows[name], epoch.flows_s = played.measures, epoch.flows_s + played.measures.step_s * self._noise()
         after = account(state, decision, played.measured, epoch.decision.epoch, self.tuning.flux)
         now = watermark_of(epoch.clocks, plan.reads)
@@ -383,6 +384,14 @@ class World:
                 epoch.answered_us[name], epoch.behind_us[name] = min(known), max(0, now - min(known))
         epoch.nodes[name] = after
         return played.rows
+
+    def _read_by(self, plan: FlowPlan, epoch: _Epoch) -> float:
+        """The rows of an epoch that go into the one store of a node."""
+        store = plan.stores[0]
+        return sum(
+            epoch.rows.get(feed.stream, 0.0) * self.machine.share.get(edge_into(store.id, feed.stream), 1.0)
+            for feed in store.feeds
+        )
 
     def _feed(self, plan: AnswerPlan, epoch: _Epoch) -> float:
         """Aligned windows that others read are given when time has passed them, whatever the schedule says."""
