@@ -10,7 +10,8 @@ from headrace.engine.links.folder import LinkFolder
 from headrace.engine.state.storage import LocalStorage
 from headrace.language import bind_query, parse_schema
 from headrace.model import Link, LinkEnds, LinkEpoch, LinkReceipt, LinkSettings, Pipeline, Stream
-from headrace.sites import SitePart, ends_of, in_order, run_to_the_end
+from headrace.sites import SitePart
+from headrace.sites.running import ends_of, in_order, run_to_the_end
 
 STREAM = Stream("r", parse_schema("ts TIMESTAMP, k STRING"), "ts")
 

@@ -22,7 +22,8 @@ from world import make_epochs as make_rows
 from headrace.engine import Hooks, Manifest, build_session, start
 from headrace.engine.state.storage import open_storage
 from headrace.language import load_pipeline
-from headrace.sites import SitePart, Where, cut, cut_as_placed, ends_of, run_to_the_end
+from headrace.sites import SitePart, Where, cut, cut_as_placed
+from headrace.sites.running import ends_of, run_to_the_end
 
 BIRTHS = {"r": ("paris", "rome", "hub"), "f": ("rome",)}
 LATENESS_S = 20

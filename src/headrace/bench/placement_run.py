@@ -24,7 +24,8 @@ from headrace.engine import Hooks, Manifest, build_session, start
 from headrace.engine.links.folder import LinkFolder
 from headrace.engine.state.storage import open_storage
 from headrace.language import load_pipeline
-from headrace.sites import cut_as_placed, ends_of, is_sent_more
+from headrace.sites import cut_as_placed
+from headrace.sites.running import ends_of, is_sent_more
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -100,7 +100,8 @@ def run(
     pipeline = examined.sound()
     from headrace.cli.running import run_pipeline
     from headrace.cli.running_sites import run_sites
-    from headrace.sites import ends_of, parts_to_run
+    from headrace.sites import parts_to_run
+    from headrace.sites.running import ends_of
 
     parts = parts_to_run(pipeline, site)
     if len(parts) > 1:

@@ -19,7 +19,8 @@ from headrace.engine.state.storage import open_storage
 from headrace.errors import EngineError, HeadraceError
 from headrace.hiding import hide
 from headrace.model import EpochDecision, Pipeline
-from headrace.sites import SitePart, ends_of, run_to_the_end
+from headrace.sites import SitePart
+from headrace.sites.running import ends_of, run_to_the_end
 
 __all__ = ["run_sites"]
 
