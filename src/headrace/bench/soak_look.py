@@ -22,7 +22,7 @@ _MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look; megabytes are resident memory unless a name says otherwise, NaN is what could not be had."""
+    """One look; megabytes are resident memory of no file unless a name says otherwise, NaN is what could not be had."""
 
     at_s: float
     epoch: int
@@ -147,16 +147,21 @@ def _name(pid: int) -> str:
 
 
 def _resident_mb(pids: list[int]) -> float:
-    """Memory of processes; what several share (workers are forks) counts in parts, so that the sum is true."""
-    return sum(_proportional(pid) for pid in pids) * 1024 / _MB
+    """Memory of processes; what several share (workers are forks) counts in parts, so that the sum is true.
+
+    Pages of files are left out: they are the kernel's to drop, and a process's part in those of a library grows
+    whenever another process that maps the library ends.
+    """
+    return sum(_own_kb(pid) for pid in pids) * 1024 / _MB
 
 
-def _proportional(pid: int) -> int:
-    for file, field in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
+def _own_kb(pid: int) -> int:
+    for file, fields in (("smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")), ("status", ("RssAnon:", "RssShmem:"))):
         with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{pid}/{file}").read_text().splitlines():
-                if line.startswith(field):
-                    return int(line.split()[1])
+            lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
+            found = [int(line.split()[1]) for line in lines if line.startswith(fields)]
+            if found:
+                return sum(found)
     return 0
 
 
