@@ -140,3 +140,23 @@ def test_a_stream_fails_the_queries_that_read_it_before_they_answer(spark: Any, 
     assert run.failed["reads"].startswith("stream 'r' is not as expected late < 1 %: in epoch ")
     epoch = int(run.failed["reads"].split("in epoch ")[1].split(" ")[0])
     assert sorted(by_epoch(tmp_path / "reads")) == list(range(epoch))
+
+
+def test_a_stream_fails_every_query_that_reads_it_however_deep(spark: Any, home: Path, tmp_path: Path) -> None:
+    answers = "(SELECT window, k, COUNT(*) AS n FROM r GROUP BY window(ts, '20 s'), k) AS m"
+    ranked = "ROW_NUMBER() OVER (PARTITION BY window(ts, '20 s') ORDER BY COUNT(*) DESC, k) AS place"
+    deep = {
+        "plain": "SELECT k, i FROM r",
+        "nested": f"SELECT MAX(n) AS n FROM {answers} GROUP BY window(m.window, '40 s')",
+        "top": f"SELECT * FROM (SELECT k, {ranked} FROM r GROUP BY window(ts, '20 s'), k) AS t WHERE place <= 3",
+        "levels": "SELECT k, g, COUNT(*) AS n FROM r GROUP BY window(ts, '20 s'), ROLLUP(k, g)",
+        "over_pairs": f"SELECT COUNT(*) AS n FROM ({PAIRS.replace('b.i AS j', 'b.i AS j, a.ts')}) AS p [WINDOW 40 s]",
+        "named": "SELECT COUNT(*) AS n FROM nested [WINDOW 80 s]",
+    }
+    pipe = stream_of(spark, home, expect=[hr.expect("used = 0", "fail")])
+    for name, sql in deep.items():
+        pipe.query(name, sql, sink=hr.parquet(str(tmp_path / name)))
+    run = pipe.start(spark, str(tmp_path / "state"), once=True, flush=True, hooks=Hooks(clock_us=clock))
+    run.await_termination()
+    assert run.failed.keys() == deep.keys()
+    assert not [file for name in deep for file in (tmp_path / name).glob("epoch-*")]

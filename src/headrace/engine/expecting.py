@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from headrace.engine.operators.port import Made
 from headrace.engine.standing import Standing
 from headrace.kernels.absorb import Absorbed
-from headrace.model import Counts, Entry, EpochDecision, streams_of
-from headrace.planning import AnswerPlan, FlowPlan
+from headrace.model import Counts, Entry, EpochDecision
+from headrace.planning import AnswerPlan, FlowPlan, streams_read
 
 __all__ = ["QUERY", "STREAM", "results_counted", "rows_counted"]
 
@@ -46,7 +46,7 @@ def results_counted(
         if isinstance(plan, AnswerPlan):
             due = name in made.answered and made.answered[name].windows > 0
         else:
-            used = any(s in absorbed.counts and absorbed.counts[s].entry.used for s in streams_of(plan.query.root))
+            used = any(s in absorbed.counts and absorbed.counts[s].entry.used for s in streams_read(plan))
             due = used or decision.flush is not None
         if due:
             found[f"{QUERY}{name}"] = made.counts.get(name, Counts(made.rows.get(name, 0)))

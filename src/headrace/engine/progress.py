@@ -12,8 +12,8 @@ from headrace.engine.operators.port import Answered, Made
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import NodeState, QueryState
 from headrace.kernels.absorb import Absorbed
-from headrace.model import Entry, EpochDecision, Shed, streams_of
-from headrace.planning import Workload
+from headrace.model import Entry, EpochDecision, Shed
+from headrace.planning import Workload, streams_read
 from headrace.policies import StreamClock, ran_ahead
 from headrace.policies.expectations import Verdict, judge_epoch
 
@@ -79,7 +79,7 @@ class Progress:
             name: f"stream '{stream}' is not as {cause}"
             for stream, cause in ((owner.removeprefix(STREAM), cause) for owner, cause in verdict.failed.items())
             for name in self.alive
-            if stream in streams_of(self.standing.workload.queries[name].query.root)
+            if stream in streams_read(self.standing.workload.queries[name])
         }
 
     def judge_results(self) -> None:

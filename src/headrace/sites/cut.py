@@ -155,13 +155,24 @@ class _Draft:
                 self._receive(site, stream, queries, narrow[stream.name])
 
     def _narrowed(self, queries: Sequence[Query], streams: Sequence[Stream]) -> dict[str, tuple[Column, ...]]:
-        """By stream the columns that queries read; all of them where a query would be another one without the rest."""
+        """By stream the columns that travel: those that queries read, unless whole rows do.
+
+        All columns of all streams do where a query would be another one without the rest, as a UNION ALL of `*` is.
+        """
         used = columns_in_use(queries, streams)
         known = {stream.name: stream for stream in self.pipeline.streams}
-        few = {s.name: tuple(c for c in s.columns if c.name in used[s.name] or c.name == s.time) for s in streams}
+        few = {
+            s.name: s.columns
+            if self._travels_whole(s)
+            else tuple(c for c in s.columns if c.name in used[s.name] or c.name == s.time)
+            for s in streams
+        }
         narrow = known | {name: replace(known[name], columns=columns) for name, columns in few.items()}
         same = all(_bound(query, narrow) == query.finish.outputs for query in queries)
         return few if same else {stream.name: stream.columns for stream in streams}
+
+    def _travels_whole(self, stream: Stream) -> bool:
+        return all((stream.name, birth) not in self.where.filtered for birth in self.pipeline.birthplaces(stream.name))
 
     def _receive(self, site: str, stream: Stream, queries: Sequence[Query], columns: tuple[Column, ...]) -> None:
         wheres = dict.fromkeys(scan.where.sql if scan.where else None for scan in _scans(queries, stream.name))
@@ -171,9 +182,6 @@ class _Draft:
             if asked is not None:
                 self._receive_panes(stream, births, site, columns, asked)
                 return
-        raw = all((stream.name, birth) not in self.where.filtered for birth in births)
-        if raw:
-            columns = stream.columns
         taken = Stream(stream.name, columns, stream.time, 0, NEVER_AHEAD_US, stream.idle_us)
         self.streams.setdefault(site, {})[stream.name] = taken
         for birth in births:

@@ -47,7 +47,7 @@ def test_folders_and_latest_results_across_a_crash(spark: Any, postgres: Postgre
         pipe.query("folders", SQL, sink=hr.parquet(str(tmp_path / "folders"), **folders))
         pipe.query("parts", SQL, sink=hr.delta(str(tmp_path / "parts"), **folders))
         pipe.query("table", SQL, sink=hr.delta(str(tmp_path / "table"), **latest))
-        pipe.query("base", SQL, sink=hr.jdbc(postgres.url, "latest_of", user="ann", password=PASSWORD, **latest))
+        pipe.query("database", SQL, sink=hr.jdbc(postgres.url, "latest_of", user="ann", password=PASSWORD, **latest))
         # Rows whose times are in disorder: an older one that comes later is not the latest.
         raw = hr.delta(str(tmp_path / "raw"), key=["k"], latest="ts")
         pipe.query("raw", "SELECT k, ts, i FROM r", sink=raw)

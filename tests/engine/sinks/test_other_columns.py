@@ -42,7 +42,7 @@ def test_every_sink_that_lasts_refuses_results_with_other_columns(
         "files": hr.parquet(str(tmp_path / "files")),
         "lines": hr.json(str(tmp_path / "lines")),
         "table": hr.delta(str(tmp_path / "table")),
-        "base": hr.jdbc(postgres.url, "other_columns", user="ann", password=PASSWORD),
+        "database": hr.jdbc(postgres.url, "other_columns", user="ann", password=PASSWORD),
         "tags": hr.sink("xml", str(tmp_path / "tags"), rowTag="r"),
         "memory": hr.memory(),
     }
@@ -51,7 +51,7 @@ def test_every_sink_that_lasts_refuses_results_with_other_columns(
         "files": f"{tmp_path}/files has results with other columns: total is new",
         "lines": f"{tmp_path}/lines has results with other columns: total is new",
         "table": "has other columns than the results: total is new",
-        "base": "the table other_columns has results with other columns: it lacks total",
+        "database": "the table other_columns has results with other columns: it lacks total",
         "tags": f"{tmp_path}/tags has results with other columns: total is new",
     }
     before = results(tmp_path / "files")
