@@ -56,6 +56,18 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path, capsys: pytest
     assert (tmp_path / "pipeline.yml").read_text() == "mine"
 
 
+def test_bad_lines_do_not_hide_what_the_others_are_like(tmp_path: Path) -> None:
+    wrong = ('{"ts": "2026', '{"resp": "none"}', "[1]", '{"resp": {"code": 1}, "ts": 5}')
+    for name, bad in (("clean", ()), ("dirty", wrong)):
+        (tmp_path / name).mkdir()
+        write_logs(tmp_path / name / "logs")
+        with gzip.open(tmp_path / name / "logs" / "a.json.gz", "at") as file:
+            file.write("".join(f"{line}\n" for line in bad))
+        assert _run(["init", str(tmp_path / name), "--from", str(tmp_path / name / "logs")], False) == 0
+    clean, dirty = (load_pipeline(tmp_path / name / "pipeline.yml").streams[0] for name in ("clean", "dirty"))
+    assert (dirty.columns, dirty.time, dirty.lateness_us) == (clean.columns, clean.time, clean.lateness_us)
+
+
 def test_columns_time_and_lateness_are_those_of_the_files(tmp_path: Path) -> None:
     write_logs(tmp_path / "web logs")
     assert _run(["init", str(tmp_path), "--from", str(tmp_path / "web logs")], False) == 0

@@ -18,6 +18,7 @@ from headrace.cli.asking import table_of
 from headrace.cli.trying import answers_over
 from headrace.engine import build_session, session_settings
 from headrace.engine.sources.sample import Refused, StreamSample, look, take
+from headrace.errors import EngineError
 from headrace.model import Pipeline, Stream
 from headrace.sites import source_at
 from headrace.units import SECOND_US, format_duration
@@ -52,6 +53,9 @@ def show_sample(pipeline: Pipeline, most: int, conf: Mapping[str, str]) -> None:
         typer.echo(f"\n{name}: " + (f"failed: {why}" if why else f"{count:,} answers{first}"))
         if rows is not None and count:
             Console(soft_wrap=True).print(table_of(rows.slice(0, FIRST)), markup=False, highlight=False)
+    failed = [name for name, (_, why) in answered.items() if why]
+    if failed:
+        raise EngineError(f"over these rows {len(failed)} of {len(answered)} queries failed: {', '.join(failed)}")
 
 
 def _at_one_site(pipeline: Pipeline, stream: Stream) -> Stream:

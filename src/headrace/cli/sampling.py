@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -150,7 +151,7 @@ def _format(file: Path) -> str | None:
     return _FORMATS.get(suffixes[-1]) if suffixes else None
 
 
-def _begin(file: Path) -> IO[bytes]:
+def _begin(file: Path) -> io.BytesIO:
     """The first whole lines of a file, unpacked."""
     with pa.input_stream(str(file), compression="detect") as stream:
         data = stream.read(MOST_BYTES)
@@ -158,7 +159,41 @@ def _begin(file: Path) -> IO[bytes]:
 
 
 def _read_json(file: Path) -> pa.Table:
-    return pyarrow.json.read_json(_begin(file), pyarrow.json.ReadOptions(block_size=MOST_BYTES))
+    begin = _begin(file)
+    try:
+        return pyarrow.json.read_json(begin, pyarrow.json.ReadOptions(block_size=MOST_BYTES))
+    except pa.ArrowInvalid:
+        # One bad line must not hide what the others are like; a run rejects it and goes on, too.
+        rows = _of_common_kinds(begin.getvalue().splitlines())
+        names = dict.fromkeys(name for row in rows for name in row)
+        return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _of_common_kinds(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The lines that are JSON objects, those left out in which a value is of another kind than most of its column.
+
+    >>> _of_common_kinds([b'{"a": 1}', b'{"a": "x"}', b'{"a": 2.5, "b": "y"}', b'{"a": ', b"[]"])
+    [{'a': 1}, {'a': 2.5, 'b': 'y'}]
+    """
+    rows = [row for row in map(_parsed, lines) if isinstance(row, dict)]
+    kinds: dict[str, Counter[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if value is not None:
+                kinds.setdefault(name, Counter())[_kind(value)] += 1
+    common = {name: counts.most_common(1)[0][0] for name, counts in kinds.items()}
+    return [row for row in rows if all(value is None or _kind(value) == common[name] for name, value in row.items())]
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _kind(value: object) -> str:
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
 
 
 def _read_csv(file: Path) -> pa.Table:
