@@ -149,7 +149,7 @@ def test_the_header_of_csv_files_names_columns_of_texts(tmp_path: Path, file: st
         pytest.param("  hosts: {source: {path: x}, schema: host STRING}", "has no format", id="no format"),
         pytest.param("  hosts: {source: {format: csv}, schema: host STRING}", "its source has no path", id="no path"),
         pytest.param("  hosts: {source: {format: parquet, path: x}}", "has no schema", id="no schema"),
-        pytest.param("  hosts: {source: {format: csv, path: x, options: {header: true}}}", "has no schema",
+        pytest.param("  hosts: {source: {format: csv, path: x, options: {header: true}}}", "x, which is not there",
                      id="no file to read a header of"),
         pytest.param("  hosts: {source: {table: t, format: csv}, schema: host STRING}", "stands beside table:",
                      id="a table and a format"),

@@ -10,7 +10,7 @@ from headrace.language.ddl import parse_schema
 from headrace.language.pipeline.csv_header import columns_of_header
 from headrace.language.pipeline.formats import FILE_SOURCES, TABLES, spelled
 from headrace.language.pipeline.options import read_options
-from headrace.language.pipeline.paths import is_name, read_path
+from headrace.language.pipeline.paths import is_name, local_path, read_path
 from headrace.language.pipeline.yaml_nodes import Value
 from headrace.language.words import shown
 from headrace.model import CATALOG, DEFAULT_LIMIT_BYTES, ON_ERROR, Column, Source, Stream, Table
@@ -122,7 +122,11 @@ def _read_columns(name: str, value: Value | None, owner: Value, source: Source |
             value.document.add(f"schema of table '{name}': {exc}", value.line)
             return None
     found = None if source is None else columns_of_header(source)
-    if source is not None and found is None:
+    place = None if source is None or source.path is None else local_path(source.path)
+    if source is not None and source.format == "csv" and place is not None and not place.exists():
+        owner.document.add(f"table '{name}' is read from {place}, which is not there", owner.line,
+                           "without schema: its columns are those of the first line there")  # fmt: skip
+    elif source is not None and found is None:
         owner.document.add(f"table '{name}' has no schema", owner.line,
                            "write schema: host STRING, zone INT, ...; only CSV files on this machine with header: true "
                            "do without, and have STRINGs")  # fmt: skip
