@@ -165,6 +165,8 @@ def _read_json(file: Path) -> pa.Table:
     except pa.ArrowInvalid:
         # One bad line must not hide what the others are like; a run rejects it and goes on, too.
         rows = _of_common_kinds(begin.getvalue().splitlines())
+        if not rows:
+            raise
         names = dict.fromkeys(name for row in rows for name in row)
         return pa.table({name: [row.get(name) for row in rows] for name in names})
 
