@@ -76,17 +76,17 @@ CHAPTERS = (
     Chapter(
         14,
         "2 of 3: a join comes while the rest runs",
-        "`near` joins packets with alarms within a second of each other. Nearly all alarms are about one host:\n"
-        "rows are spread over tasks by what was measured, so that the hot key stalls nobody. The twelve go on.",
+        "`near` joins packets with alarms within a second of each other. Most alarms are about one host: how\n"
+        "rows are spread over tasks is decided by what was measured, and may change. The twelve go on.",
         "near",
         "SELECT a.key AS host, p.ts, p.amount FROM alarms [RANGE 1 s] AS a JOIN packets [RANGE 1 s] AS p "
         "ON a.key = p.key AND p.amount > 1400",
     ),
     Chapter(
         26,
-        "3 of 3: state by key that moves",
-        "`recent` gives, with every packet, the median of its host's last 200. A few hosts send the most, so one\n"
-        "bin has more work than the other, until parts of its state move.",
+        "3 of 3: state by key, in two bins",
+        "`recent` gives, with every packet, the median of its host's last 200. Should one bin\n"
+        "come to have more work than the other, parts of its state move; what was decided, and why, is shown.",
         "recent",
         "SELECT key AS host, ts, MEDIAN(value) AS median_ms FROM packets [PARTITION BY key ROWS 200]",
     ),
