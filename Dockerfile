@@ -13,6 +13,8 @@ RUN apt-get update \
 COPY constraints.txt /tmp/
 RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel \
     pip install --no-cache-dir --constraint /tmp/constraints.txt "$(echo /wheel/*.whl)[delta]"
+# Spark starts in half the time.
+RUN headrace prepare
 # Pipelines, checkpoints and answers belong to whoever runs the image, not to root.
 RUN useradd --create-home --uid 1000 headrace && mkdir /data && chown headrace /data
 USER headrace

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from headrace.engine.spark.class_archive import archive_file, archive_options
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("headrace", deadline=None)
 settings.load_profile("headrace")
 os.environ["TZ"] = "Asia/Kolkata"
 time.tzset()
 # Tests start many short-lived Sparks: compiling their code as well as it can be done takes longer than running it.
-QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Executors run on this machine, too, and with the same jars.
+QUICKLY = archive_options("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", {}, archive_file())
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICKLY} '-Dspark.executor.extraJavaOptions={QUICKLY}'")
 
 

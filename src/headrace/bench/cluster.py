@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from headrace.bench.measure import descendants
+from headrace.engine.spark.class_archive import archive_file, archive_options
 from headrace.errors import EngineError
 
 __all__ = ["LocalCluster", "SlowedDown", "executor_of"]
@@ -57,7 +58,7 @@ class LocalCluster:
             "SPARK_HOME": str(spark),
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": DAEMON_OPTIONS,
+            "SPARK_DAEMON_JAVA_OPTS": archive_options(DAEMON_OPTIONS, {}, archive_file()),
         }
         log = self._home / f"{name}.log"
         command = [str(spark / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", "--host", "127.0.0.1"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.engine.spark.class_archive import archive_file, archive_options
 from headrace.engine.spark.jvm_output import hidden_output
 from headrace.errors import EnvironmentProblem, SpecError
 from headrace.hiding import remember
@@ -83,7 +84,7 @@ def build_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     }
     name = f"spark.hadoop.{_UMASK}"
     settings[name] = _umask_mode(settings.get(name))
-    if options := log_options(settings, os.environ):
+    if options := archive_options(log_options(settings, os.environ), os.environ, archive_file()):
         settings[_DRIVER_OPTIONS] = options
     for key, value in settings.items():
         builder = builder.config(key, value)
