@@ -77,10 +77,11 @@ queries:
 
 @dataclass(frozen=True)
 class Guest:
-    """A query that comes and goes."""
+    """A query that comes and goes; `rows`: over the last rows of each key, not over windows of time."""
 
     name: str
     sql: str
+    rows: bool
 
 
 def edits(seed: int) -> Iterator[tuple[str, tuple[Guest, ...]]]:
@@ -90,28 +91,30 @@ def edits(seed: int) -> Iterator[tuple[str, tuple[Guest, ...]]]:
         wanted = ["add"] * (len(guests) < GUESTS.stop) + ["drop", "change"] * (len(guests) > GUESTS.start)
         kind = rng.choice(wanted)
         if kind == "add":
-            guests = (*guests, Guest(f"guest_{number}", _sql(rng)))
+            rows = rng.random() < 1 / 3
+            guests = (*guests, Guest(f"guest_{number}", _sql(rng, rows), rows))
             number += 1
             said = f"add {guests[-1].name}"
         else:
             at = rng.randrange(len(guests))
             said = f"{kind} {guests[at].name}"
-            changed = (replace(guests[at], sql=_sql(rng)),) if kind == "change" else ()
+            changed = (replace(guests[at], sql=_sql(rng, guests[at].rows)),) if kind == "change" else ()
             guests = (*guests[:at], *changed, *guests[at + 1 :])
         yield said, guests
 
 
-def _sql(rng: random.Random) -> str:
-    """Any query with the columns k, v and n."""
-    what = f"{rng.choice(['SUM', 'MIN', 'MAX'])}(v) AS v, COUNT(*) AS n"
+def _sql(rng: random.Random, rows: bool) -> str:
+    """Any query with the columns k, v and n: another one of its kind may write to the same folder."""
+    what = f"CAST({rng.choice(['SUM', 'MIN', 'MAX'])}(v) AS BIGINT) AS v, COUNT(*) AS n"
     slide = rng.choice([5, 10, 15])
     size = slide * rng.randint(1, 4)
     where = f"WHERE g < {rng.randint(1, 4)} " if rng.random() < 0.5 else ""
+    if rows:
+        return f"SELECT k, {what} FROM trades [PARTITION BY k ROWS {size}]"
     return rng.choice(
         [
             f"SELECT k, {what} FROM trades {where}GROUP BY window(ts, '{size} seconds', '{slide} seconds'), k",
             f"SELECT k, {what} FROM trades [WINDOW {size} s SLIDE {slide} s] {where}GROUP BY k",
-            f"SELECT k, {what} FROM trades [PARTITION BY k ROWS {size}]",
         ]
     )
 
@@ -144,11 +147,12 @@ class Soak:
         self._feed(-1)
         began = time.monotonic()
         with self._engine() as engine:
+            log = self._home / "log.txt"
             heap, sampled, edited = LiveHeap(engine.pid, COLLECT_EVERY_S), began, began
             while (now := time.monotonic()) - began < seconds:
                 if engine.poll() is not None:
-                    log = (self._home / "log.txt").read_text(errors="replace")
-                    raise EngineError(f"the engine ended by itself, with {engine.returncode}: {log[-2000:]}")
+                    said = log.read_text(errors="replace")
+                    raise EngineError(f"the engine ended by itself, with {engine.returncode}: {said[-2000:]}")
                 epoch = last_epoch(self._home / "state")
                 self._feed(epoch)
                 if epoch >= 0 and now - edited >= EDIT_EVERY_S:
@@ -160,6 +164,9 @@ class Soak:
                     self.samples.append(look(engine.pid, self._home, now - began, len(self._guests), heap))
                     self._note(self.samples[-1])
                     write_samples(self.samples, self._home / "samples.csv")
+                    # Edits that the engine refuses would test nothing.
+                    if (at := (said := log.read_text(errors="replace")).find("was not taken over")) >= 0:
+                        raise EngineError(f"the engine refused an edit: {said[at : at + 1000]}")
                 time.sleep(0.2)
 
     @contextlib.contextmanager
