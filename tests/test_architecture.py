@@ -232,6 +232,13 @@ def test_layers_without_spark_do_not_import_it(module: str):
     assert not foreign, f"{module} belongs to a layer that handles no rows; move this to engine"
 
 
+def test_a_start_imports_nothing_that_few_runs_need():
+    few = ("deltalake", "duckdb", "matplotlib", "scipy")
+    code = f"import headrace.cli.app, headrace.engine, sys; print([n for n in {few} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]", "each takes a good part of a second; import it where it is used"
+
+
 @pytest.mark.parametrize("module", modules_in(*WITHOUT_CLOCK))
 def test_time_and_chance_are_arguments(module: str):
     assert not list(clocks_read(tree_of(module))), f"{module}: take `now` or `rng` as an argument"

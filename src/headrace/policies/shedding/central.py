@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from headrace.policies.shedding.amounts import Amount, Array
 from headrace.policies.shedding.network import Network, Port, offered
@@ -102,6 +100,10 @@ class _Program:
         """The flows of the highest worth; None if the rows that must be kept do not fit."""
         rows, columns, values = zip(*self.entries, strict=True)
         width = len(worths)
+        # SciPy takes a quarter of a second to import; most commands and runs never shed.
+        from scipy.optimize import linprog
+        from scipy.sparse import coo_array
+
         matrix = coo_array((values, (rows, columns)), shape=(len(self.limits), width)).tocsr()
         # Solvers round, so rows that must be kept may fall short by a last digit.
         least = np.append(self.least * (1 - TIE), np.zeros(width - self.width))

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from headrace.policies.shedding.amounts import (
     FLOAT_SLACK,
@@ -46,6 +45,9 @@ class Around(NamedTuple):
             return np.asarray((values[self.numbers] * self.weights).sum(axis=0))
         if values.dtype == object:
             return np.asarray((values[self.numbers] * self.weights[:, :, None]).sum(axis=0))
+        # SciPy takes a quarter of a second to import; most commands and runs never shed.
+        from scipy.sparse import csr_array
+
         each, count = self.numbers.shape
         starts = np.arange(0, each * count + 1, each)
         matrix = csr_array((self.weights.T.ravel(), self.numbers.T.ravel(), starts), shape=(count, len(values)))
