@@ -18,6 +18,7 @@ from headrace.language.pipeline.options import read_options
 from headrace.language.pipeline.paths import is_name, read_path, why_no_path
 from headrace.language.pipeline.yaml_nodes import Document, Value
 from headrace.language.sql.binder import bind_query
+from headrace.language.sql.report import Place
 from headrace.language.sql.unfold import queries_read
 from headrace.language.words import shown
 from headrace.model import (
@@ -76,6 +77,7 @@ class _Written:
     sink: SinkSpec
     file: str
     line: int
+    place: Place | None = None
     priority: int = 0
     weight: float = 1.0
     lifetime: str | None = None
@@ -143,7 +145,7 @@ def _bound(
             query = bind_query(
                 name, written.sql, streams, sink=written.sink, priority=written.priority, weight=written.weight,
                 lifetime=written.lifetime, step=written.step, shedding=written.shedding, file=written.file,
-                line=written.line, queries=bound, tables=tables,
+                line=written.line, place=written.place, queries=bound, tables=tables,
             )  # fmt: skip
             bound[name] = with_expectations(query, written.expect, written.file, written.expect_line)
         except SpecError as exc:
@@ -181,11 +183,10 @@ def _listed(section: Value | None, base: Path, output: str) -> Iterator[_Written
         step = _read_step(entries, name)
         # A query whose function could not be read would be taken for one without.
         if sql is not None and len(value.document.problems) == known:
-            # The text of a block scalar starts on the line after its | or >.
-            line = entries["sql"].line + entries["sql"].block
+            place = entries["sql"].place
             yield _Written(
-                name, sql, sink, value.document.file, line, priority or 0, weight or 1.0, lifetime, step, shedding,
-                expect, entries["expect"].line if "expect" in entries else None,
+                name, sql, sink, value.document.file, place(0)[0], place, priority or 0, weight or 1.0, lifetime, step,
+                shedding, expect, entries["expect"].line if "expect" in entries else None,
             )  # fmt: skip
 
 

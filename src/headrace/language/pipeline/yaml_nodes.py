@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import yaml
 
 from headrace.errors import Problem
+from headrace.language.pipeline.as_written import AsWritten
 from headrace.language.pipeline.files import MOST_BYTES
 from headrace.language.suggest import nearest
 from headrace.language.words import shown
@@ -50,9 +51,15 @@ class Value:
     path: str
     line: int
     content: Scalar | dict[str, Value] | list[Value]
-    block: bool = False
+    source: AsWritten | None = None
     written: str = ""
     unread: bool = False  # what is wrong with it has been noted
+
+    def place(self, offset: int) -> tuple[int, int | None]:
+        """Line and column in the file of a character of this text; without a column if that cannot be said."""
+        if self.source is None or not isinstance(self.content, str):
+            return self.line, None
+        return self.source.place(self.content, offset)
 
     def wrong(self, expected: str, hint: str | None = None) -> None:
         """Note that this value is not what was expected."""
@@ -253,7 +260,7 @@ class _Reader:
         if self.count > MOST_NODES or level > MOST_LEVELS:
             raise _TooLarge(line)
         content: Scalar | dict[str, Value] | list[Value] = None
-        block, written, unread = False, "", False
+        source, written, unread = None, "", False
         if isinstance(node, yaml.MappingNode):
             entries = dict(self._entries(node, path, level))
             unread = not self._accepts(node, ("map",), path)
@@ -266,8 +273,9 @@ class _Reader:
             written, known = str(node.value), len(self.document.problems)
             content = self._scalar(node, written, path, line)
             unread = len(self.document.problems) > known
-            block = getattr(node, "style", None) in ("|", ">")
-        return Value(self.document, path, line, content, block, written, unread)
+            mark = node.start_mark
+            source = AsWritten(str(mark.buffer)[mark.index : node.end_mark.index], line, mark.column + 1)
+        return Value(self.document, path, line, content, source, written, unread)
 
     def _entries(self, node: yaml.MappingNode, path: str, level: int) -> Iterator[tuple[str, Value]]:
         seen: dict[str, int] = {}

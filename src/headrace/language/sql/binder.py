@@ -15,7 +15,7 @@ from headrace.language.sql.over import has_over
 from headrace.language.sql.reading import read_query
 from headrace.language.sql.refusals import refusal
 from headrace.language.sql.relation import JoinRelation, Projection, streams_in
-from headrace.language.sql.report import Fault, Report
+from headrace.language.sql.report import Fault, Place, Report
 from headrace.language.sql.results import bind_all_levels, bind_over_answers, bind_results
 from headrace.language.sql.rows import bind_rows
 from headrace.language.sql.selected import bind_selected, selected_all
@@ -41,6 +41,7 @@ def bind_query(
     shedding: QueryShedding | None = None,
     file: str | None = None,
     line: int | None = None,
+    place: Place | None = None,
     queries: Mapping[str, Query] | None = None,
     tables: Mapping[str, Table] | None = None,
 ) -> Query:
@@ -57,13 +58,13 @@ def bind_query(
     ['window_start', 'window_end', 'src', 'n']
     """
     known = tuple(queries or ())
-    report = Report(sql, name, file=file, line=line, queries=known)
+    report = Report(sql, name, file=file, line=line, place=place, queries=known)
     try:
         if queries:
             read = unfold(sql, queries, (*streams, *(tables or {})))
             sql = read.sql
-            report = Report(sql, name, file=file, line=line, at=read.at, length=read.length, read=read.names,
-                            queries=known)  # fmt: skip
+            report = Report(sql, name, file=file, line=line, place=place, at=read.at, length=read.length,
+                            read=read.names, queries=known)  # fmt: skip
         root, finish = _bind(report, streams, step, tables or {})
         report.stop_if_wrong()
         lifetime_us = None if lifetime is None else parse_duration(lifetime)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlglot import exp
 
 from headrace.errors import Problem, SpecError
 
-__all__ = ["Fault", "Report", "offset_of"]
+__all__ = ["Fault", "Place", "Report", "offset_of"]
+
+# Line and column in a file of a character of a text, which may be folded, quoted or indented there.
+Place = Callable[[int], tuple[int, int | None]]
 
 
 class Fault(Exception):
@@ -31,7 +34,7 @@ def offset_of(at: exp.Expr | int | None) -> int | None:
 
 
 class Report:
-    """Problems of one query; `line` is where its text starts in `file`.
+    """Problems of one query; `line` is where its text starts in `file`, `place` where its characters are.
 
     `queries` are those that it could read by name. `read` are those that it does, whose definitions were put into its
     text, `length` characters, `at` a place.
@@ -49,6 +52,7 @@ class Report:
         *,
         file: str | None = None,
         line: int | None = None,
+        place: Place | None = None,
         at: int = 0,
         length: int = 0,
         read: tuple[str, ...] = (),
@@ -60,6 +64,7 @@ class Report:
         self.query = query
         self.file = file
         self.line = line
+        self._place = place
         self.problems: list[Problem] = []
 
     def add(self, message: str, at: exp.Expr | int | None = None, hint: str | None = None) -> None:
@@ -75,6 +80,8 @@ class Report:
                 offset -= self._length
             line = (self.line or 1) + before.count("\n")
             column = offset - (before.rfind("\n") + 1) + 1
+            if self._place is not None:
+                line, column = self._place(offset)
         problem = Problem(message, file=self.file, line=line, column=column, query=self.query, hint=hint)
         if problem not in self.problems:
             self.problems.append(problem)
