@@ -57,7 +57,10 @@ def main() -> int:
                 compared += sum(outcome.rows for outcome in made.of("equal"))
                 windows += sum(outcome.windows for outcome in made.of("equal"))
                 _show(made)
-                print(f"round {made.seed}: {time.monotonic() - began:.0f} s; so far {dict(total)}", flush=True)
+                print(f"round {made.seed}: {time.monotonic() - began:.0f} s; so far {dict(total)}, "
+                      f"{compared} rows and {windows} windows compared", flush=True)  # fmt: skip
+    except KeyboardInterrupt:
+        print("\ninterrupted; the round under way is not counted", flush=True)
     finally:
         spark.stop()
     print(f"\n{sum(total.values())} queries: {dict(total)}; {compared} rows and {windows} windows in brackets compared")
