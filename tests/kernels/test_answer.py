@@ -28,7 +28,7 @@ INF, NAN = math.inf, math.nan
 STORAGE = {pl.Int32: "int", pl.Int64: "wide", pl.Float64: "float", pl.Float32: "float", pl.String: "other"}
 MEASURES = {"sum": ("sum",), "avg": ("sum", "count"), "count": ("count",), "min": ("min",), "max": ("max",)}
 MOMENTS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
-DETAILED = ("percentile", "percentile_disc", "approx_top_k")
+DETAILED = ("percentile", "percentile_disc", "approx_top_k", "collect_list", "collect_set")
 COUNTED = (ROWS, "rows", "wide")
 
 
@@ -409,6 +409,8 @@ def test_windows_take_the_rows_from_their_start_up_to_their_end():
         pytest.param("count", pl.Int32, {"distinct": True}, 0, id="a distinct count is zero"),
         pytest.param("percentile", pl.Float64, {"parameters": (0.5,)}, None, id="a median is null"),
         pytest.param("approx_top_k", pl.Int64, {"parameters": (3.0,)}, None, id="top k is null"),
+        pytest.param("collect_list", pl.Int32, {}, [], id="a list is empty"),
+        pytest.param("collect_set", pl.Int32, {}, [], id="a set is empty"),
     ],
 )
 @pytest.mark.parametrize(

@@ -374,7 +374,7 @@ def _begin(spec: AnswerSpec) -> pl.Expr:
 
 def _empty(aggregate: PlannedAggregate) -> pl.Expr:
     empty = AGGREGATES[aggregate.function].empty
-    return pl.lit(pl.Series([[]], dtype=pl.List(pl.Null)) if empty == () else empty).alias(aggregate.name)
+    return pl.lit([] if empty == () else empty).alias(aggregate.name)
 
 
 def _quantiles(
