@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 from world import admit, assert_same, make_epochs, write_epochs
 
+import headrace as hr
 from headrace.cli.app import _run
-from headrace.engine import describe_checkpoint
+from headrace.engine import ask_checkpoint, describe_checkpoint
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 
 PIPELINE = """\
@@ -170,6 +171,32 @@ def test_chunks_that_were_merged_away_meanwhile_are_looked_up_again(
         duck(rows, state, 40, "SELECT count(*) FROM r"),
     )
     assert len(reads) == 4 + 1
+
+
+def test_an_engine_that_runs_answers_itself(
+    asked: tuple[str, pa.Table], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """No Spark is started for the question, and a refusal of the engine's is the command's."""
+
+    def another(*given: object) -> Any:
+        raise AssertionError("Spark was started for a question that the engine answers")
+
+    (tmp_path / "p.yml").write_text(PIPELINE)
+    (tmp_path / "in").symlink_to(Path(asked[0]).parent / "in")
+    run = hr.Pipeline.from_file(tmp_path / "p.yml").start(spark)
+    run.process_all_available()
+    monkeypatch.setattr("headrace.engine.ask.build_session", another)
+    state = str(tmp_path / "state")
+    question = ["ask", state, "SELECT g, SUM(i) AS v FROM r [WINDOW 40 s] GROUP BY g", "--json"]
+    assert _run(question, False) == 0
+    answer = json.loads(capsys.readouterr().out)
+    wanted = duck(asked[1], state, 40, "SELECT g, sum(i)::bigint FROM r GROUP BY g")
+    assert_same([tuple(row.values()) for row in answer], wanted)
+    assert _run(["ask", state, "SELECT MIN(i) AS m FROM r [WINDOW 40 s]"], False) == 2
+    assert "do not have min" in capsys.readouterr().err
+    run.stop()
+    with pytest.raises(AssertionError, match="Spark was started"):
+        ask_checkpoint(state, question[2])
 
 
 def test_explain_takes_rates_from_what_a_run_has_measured(

@@ -20,6 +20,7 @@ from headrace.engine.state.choose_io import choose_io
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.state.storage import is_remote, open_storage
 from headrace.engine.state.workload import Description, description_of, plan_workload
+from headrace.engine.watch.questions import ask_engine
 from headrace.errors import CorruptStateError, Problem, SpecError
 from headrace.kernels.answer import Panes
 from headrace.kernels.chunks import holding
@@ -59,6 +60,8 @@ def ask_checkpoint(root: str, sql: str, master: str | None = None, conf: Mapping
         # What can be refused is refused before Spark starts.
         _, description = _latest(Checkpoint(open_storage(root)))
         _aggregate(bind_query(_NAME, sql, {s.name: s for s in description.streams}))
+        if master is None and not conf and (answer := ask_engine(root, sql)) is not None:
+            return answer
     spark = build_session("ask", master, conf)
     checkpoint = Checkpoint(open_storage(root, spark))
     _latest(checkpoint)

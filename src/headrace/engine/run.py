@@ -18,6 +18,7 @@ from headrace.engine.state.checkpoint import Manifest
 from headrace.engine.state.workload import forgettable
 from headrace.engine.watch.frames import as_html, decisions_frame, queries_frame, streams_frame
 from headrace.engine.watch.metrics import waiting_rows
+from headrace.engine.watch.questions import Questions
 from headrace.engine.watch.status import describe
 from headrace.errors import CorruptStateError, EngineError, HeadraceError, SpecError
 from headrace.language import bind_query, with_expectations
@@ -71,6 +72,7 @@ class Run:
         self._closed = False
         self._added: list[str] = []  # queries that came while it ran
         self._failure: HeadraceError | None = None
+        self._questions = Questions(parts.checkpoint.storage.root, self.ask)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -307,6 +309,7 @@ class Run:
         with self._ended:
             if not self._closed:
                 self._closed = True
+                self._questions.close()
                 try:
                     if failure is None and self._flush is not None:
                         self._parts.epochs.flush(self._flush)
