@@ -78,7 +78,8 @@ def _queries(status: dict[str, Any]) -> Group:
         table.add_row(
             name,
             _state_of(q, stopped),
-            f"{q['answers']:,}",
+            # Results that come with their rows, or with other queries' answers, are no windows of this one.
+            "-" if q["rows"] and not q["answers"] else f"{q['answers']:,}",
             f"{q['rows']:,}" if q["rows"] else "-",
             _period(q["requested_period_us"]),
             _period(q["achieved_period_us"]),
