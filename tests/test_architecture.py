@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from every import of_every
 
 PACKAGE = Path(__file__).parents[1] / "src" / "headrace"
 DRAW = Path(__file__).parents[1] / "scripts" / "draw_imports.py"
@@ -168,7 +169,7 @@ def test_every_folder_of_modules_is_a_package():
     assert not bare, "without __init__.py they are left out of the wheel, and doctests import them under other names"
 
 
-@pytest.mark.parametrize("module", MODULES)
+@of_every(MODULES)
 def test_imports_go_down_the_layers(module: str):
     layer = layer_of(module)
     assert layer in ALLOWED_IMPORTS, f"{module}: give layer '{layer}' a line in ALLOWED_IMPORTS"
@@ -226,7 +227,7 @@ def test_the_table_has_no_cycle():
         remaining = {layer: below for layer, below in remaining.items() if layer not in ready}
 
 
-@pytest.mark.parametrize("module", modules_in(*FOREIGN_IMPORTS))
+@of_every(modules_in(*FOREIGN_IMPORTS))
 def test_layers_without_spark_do_not_import_it(module: str):
     foreign = {name.split(".")[0] for _, name in imports_of(module)} & FOREIGN_IMPORTS[layer_of(module)]
     assert not foreign, f"{module} belongs to a layer that handles no rows; move this to engine"
@@ -239,7 +240,7 @@ def test_a_start_imports_nothing_that_few_runs_need():
     assert done.stdout.strip() == "[]", "each takes a good part of a second; import it where it is used"
 
 
-@pytest.mark.parametrize("module", modules_in(*WITHOUT_CLOCK))
+@of_every(modules_in(*WITHOUT_CLOCK))
 def test_time_and_chance_are_arguments(module: str):
     assert not list(clocks_read(tree_of(module))), f"{module}: take `now` or `rng` as an argument"
 
@@ -266,7 +267,7 @@ def test_the_clock_test_sees(source: str, found: list[str]):
     assert [name for _, name in clocks_read(ast.parse(source))] == found
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if layer_of(module) != "__main__"])
+@of_every([module for module in MODULES if layer_of(module) != "__main__"])
 def test_every_module_names_what_it_offers(module: str):
     exports = exports_of(module)
     if exports is None:
@@ -281,7 +282,7 @@ def test_every_module_names_what_it_offers(module: str):
     assert not missing, f"{module}.__all__ names what is not there"
 
 
-@pytest.mark.parametrize("module", [module for module, path in MODULES.items() if path.name == "__init__.py"])
+@of_every([module for module, path in MODULES.items() if path.name == "__init__.py"])
 def test_a_package_only_exports(module: str):
     def is_export(node: ast.stmt) -> bool:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -327,7 +328,7 @@ def closure_of(module: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("module", modules_in("kernels"))
+@of_every(modules_in("kernels"))
 def test_a_task_imports_the_kernels_and_the_model_and_nothing_else(module: str):
     closure = closure_of(module)
     layers = {layer_of(name) for name in closure}

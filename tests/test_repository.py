@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from every import of_every
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 600
@@ -43,7 +44,7 @@ def own_files() -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@of_every(SOURCES)
 def test_a_long_module_says_why(path: Path):
     text = path.read_text(encoding="utf-8")
     if (lines := text.count("\n")) > MOST_LINES:
@@ -106,7 +107,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@of_every(PAGES)
 def test_links_of_a_page_lead_somewhere(page: Path):
     links = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
     assert not [link for link in links if not (page.parent / link).exists()]
