@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -12,6 +14,14 @@ def take_away(safeguard: str) -> None:
     if safeguard not in SAFEGUARDS:
         raise ValueError(f"there is no safeguard '{safeguard}'; those that can be taken away: {', '.join(SAFEGUARDS)}")
     SAFEGUARDS[safeguard]()
+
+
+def _replace(owner: type, name: str, by: Callable[..., Any]) -> None:
+    """Puts a function in the place of one that takes the same: a run must fail for what is taken away alone."""
+    there, given = (list(inspect.signature(call).parameters) for call in (getattr(owner, name), by))
+    if there != given:
+        raise TypeError(f"{owner.__name__}.{name} takes {there}, what is to replace it {given}")
+    setattr(owner, name, by)
 
 
 def _fencing() -> None:
@@ -27,7 +37,7 @@ def _fencing() -> None:
 
     # Whoever asks for a lock has it.
     storage.fcntl = SimpleNamespace(flock=lambda *arguments: None, LOCK_EX=0, LOCK_NB=0)  # type: ignore[attr-defined]
-    Checkpoint.commit = overwrite  # type: ignore[method-assign]
+    _replace(Checkpoint, "commit", overwrite)
 
 
 def _batches() -> None:
@@ -38,7 +48,7 @@ def _batches() -> None:
         with self._busy:
             self._run(batch, number, None)
 
-    Epochs.run = run  # type: ignore[method-assign]
+    _replace(Epochs, "run", run)
 
 
 def _decisions() -> None:
@@ -53,7 +63,7 @@ def _decisions() -> None:
         self._checkpoint.storage.delete(path)
         return decide(self, standing, batch, flush, intake)[0], known
 
-    Deciding.decision = decide_again  # type: ignore[method-assign]
+    _replace(Deciding, "decision", decide_again)
 
 
 def _staging() -> None:
@@ -62,13 +72,13 @@ def _staging() -> None:
 
     begin = FileSink.__init__
 
-    def begin_in_the_open(self: Any, spec: Any, storage: Any) -> None:
-        begin(self, spec, storage)
+    def begin_in_the_open(self: Any, spec: Any, storage: Any, mark: Any = None) -> None:
+        begin(self, spec, storage, mark)
         self.staged = "."
 
-    FileSink.__init__ = begin_in_the_open  # type: ignore[method-assign]
+    _replace(FileSink, "__init__", begin_in_the_open)
     # What is written in the open cannot be told from results: nobody can clear it.
-    FileSink.forget = lambda self: None  # type: ignore[method-assign]
+    _replace(FileSink, "forget", lambda self: None)
 
 
 def _sinks() -> None:
@@ -80,7 +90,7 @@ def _sinks() -> None:
             self.storage.move(f"{self.staged}/{file}", f"epoch-{epoch:09d}-{uuid4().hex}.parquet")
             self._last = epoch
 
-    FileSink.adopt = append  # type: ignore[method-assign]
+    _replace(FileSink, "adopt", append)
 
 
 SAFEGUARDS = {"fencing": _fencing, "batches": _batches, "decisions": _decisions, "staging": _staging, "sinks": _sinks}
