@@ -717,7 +717,14 @@ def _rows(name: str, rng: random.Random) -> Query:
     where = f" WHERE {expression('bool', row, rng, 2)}" if rng.random() < 0.35 else ""
     by = ", ".join(text for _, text in keys)
     select = ", ".join(f"{text} AS {n}" for n, text in items)
-    sql = plain(f"{source.prefix}SELECT {select} FROM {source.text} [PARTITION BY {by} ROWS {count}]{where}")
+    text = f"{source.prefix}SELECT {select} FROM {source.text} [PARTITION BY {by} ROWS {count}]{where}"
+    if source.time is not None and rng.random() < 0.4:
+        # The same in the words of SQL.
+        before = f"{count - 1} PRECEDING" if count > 1 or rng.random() < 0.5 else "CURRENT ROW"
+        over = f" OVER (PARTITION BY {by} ORDER BY ‹{source.time}› ROWS BETWEEN {before} AND CURRENT ROW)"
+        framed = ", ".join(f"{_AGGREGATE.sub(lambda call: call[0] + over, item)} AS {n}" for n, item in items)
+        text = f"{source.prefix}SELECT {framed} FROM {source.text}{where}"
+    sql = plain(text)
     rows = plain(
         f"SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY _t, ‹n›) AS rn_, struct({by}) AS key_ FROM {source.judge}{where}"
     )

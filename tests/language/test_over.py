@@ -145,7 +145,7 @@ def test_a_plain_column_keeps_the_name_that_spark_gives_it(streams: Mapping[str,
             id="all answers",
         ),
         pytest.param(
-            "SELECT RANK() OVER (PARTITION BY src ORDER BY ts) AS r FROM packets", "[PARTITION BY k ROWS n]", id="rows"
+            "SELECT RANK() OVER (PARTITION BY src ORDER BY ts) AS r FROM packets", "write an aggregate OVER", id="rows"
         ),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ from headrace.language.sql.brackets import RowsClause
 from headrace.language.sql.from_clause import FromBinder, Source, united
 from headrace.language.sql.levels import has_levels
 from headrace.language.sql.over import has_over
+from headrace.language.sql.over_rows import is_over_rows, over_rows
 from headrace.language.sql.reading import read_query
 from headrace.language.sql.refusals import refusal
 from headrace.language.sql.relation import JoinRelation, Projection, streams_in
@@ -113,6 +114,8 @@ def _bind(
 def _bind_select(
     select: exp.Select, source: Source, report: Report, step: StepFunction | None
 ) -> tuple[Operator, Finish]:
+    if is_over_rows(select, source):
+        select, source = over_rows(select, source)
     if isinstance(source.window, RowsClause):
         return bind_rows(select, source, report, step)
     if step is not None:

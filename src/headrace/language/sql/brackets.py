@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from sqlglot import Token, TokenType
+from sqlglot import Token, TokenType, exp
 
 from headrace.language.sql.report import Fault
 from headrace.language.words import words
 from headrace.model import CumulativeWindow, HoppingWindow, RangeWindow, SlidingWindow
 from headrace.units import parse_duration
 
-__all__ = ["Clause", "RowsClause", "cut_brackets", "read_span", "time_window"]
+__all__ = ["MOST_ROWS", "Clause", "RowsClause", "cut_brackets", "read_span", "time_window"]
 
 FORMS = "[WINDOW 10 min SLIDE 2 min], [WINDOW 1 day CUMULATE 1 h], [RANGE 10 s] or [PARTITION BY k ROWS 100]"
 CALENDAR_UNITS = ("month", "months", "year", "years", "quarter", "quarters")
@@ -37,9 +37,9 @@ _ENDS_FROM = words("""
 
 @dataclass(frozen=True, slots=True)
 class RowsClause:
-    """`[PARTITION BY k ROWS 100]` with the tokens of each key, not yet read as expressions; for a function, no ROWS."""
+    """`[PARTITION BY k ROWS 100]`, its keys as tokens not yet read, or as expressions; for a function, no ROWS."""
 
-    keys: tuple[tuple[Token, ...], ...]
+    keys: tuple[tuple[Token, ...] | exp.Expr, ...]
     rows: int | None
 
 

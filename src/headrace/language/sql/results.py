@@ -21,7 +21,8 @@ from headrace.language.sql.levels import has_levels
 from headrace.language.sql.names import HIDDEN_TIME, Scope, bind_names
 from headrace.language.sql.outputs import check_names
 from headrace.language.sql.over import OverBinder, Overs, has_over
-from headrace.language.sql.relation import Relation, ResultsRelation, answers_in, is_time, is_window, lower, time_of
+from headrace.language.sql.over_rows import is_over_rows, over_rows
+from headrace.language.sql.relation import Relation, ResultsRelation, is_time, is_window, lower, time_of
 from headrace.language.sql.report import Fault, Report
 from headrace.language.sql.rows import bind_rows
 from headrace.language.sql.select_list import bind_items, select_items
@@ -54,6 +55,8 @@ def bind_results(select: exp.Select, source: Source, report: Report) -> tuple[Re
         raise Fault("when [WINDOW ..] answers depends on the schedule, so that nothing can be said about its answers",
                     select, "group by window(ts, '10 minutes', '2 minutes') in the subquery, or write [WINDOW ..] "
                     "after its alias")  # fmt: skip
+    if is_over_rows(select, source):
+        select, source = over_rows(select, source)
     if isinstance(source.window, RowsClause):
         root, finish = bind_rows(select, source, report, None, dated=True)
         assert isinstance(root, RowsAggregate)
@@ -95,11 +98,6 @@ def _named(finish: Finish, sqls: Collection[str]) -> frozenset[str]:
 def bind_over_answers(select: exp.Select, source: Source, report: Report) -> ResultsRelation:
     """A SELECT with OVER over the answers of aligned windows; notes problems, raises Fault."""
     relation = source.relation
-    if answers_in(relation) is None:
-        raise Fault("OVER is over the answers of aligned windows, not over rows that never end",
-                    next(item for item in select.expressions if item.find(exp.Window) is not None),
-                    "group by window(ts, '1 minute') here or in a subquery, or use [PARTITION BY k ROWS n] for a "
-                    "statistic over the last rows of each key")  # fmt: skip
     refuse_clauses(
         select,
         ("group", "having", "order", "limit", "offset", "distinct"),

@@ -40,9 +40,8 @@ def bind_rows(
     where = None
     with report.catching():
         where = bind_condition(select.args.get("where"), scope, "WHERE")
-    bound_keys = [
-        _key(bind_names(read_expression(tokens, report.sql), scope), columns, scope) for tokens in clause.keys
-    ]
+    written = (key if isinstance(key, exp.Expr) else read_expression(key, report.sql) for key in clause.keys)
+    bound_keys = [_key(bind_names(key, scope), columns, scope) for key in written]
     keys = tuple(dict.fromkeys(bound_keys))
     items = select_items(select, scope)
     outputs: list[Output] = []
