@@ -14,6 +14,7 @@ from headrace.language import (
     Given,
     absolute,
     bind_query,
+    bind_selection,
     columns_of_header,
     load_pipeline,
     parse_schema,
@@ -223,14 +224,22 @@ class Pipeline:
         ahead: str | None = None,
         idle: str | None = None,
         expect: Iterable[Expect | str] = (),
+        select: str | None = None,
     ) -> Pipeline:
-        """Adds a streaming DataFrame under a name queries can use; `expect` is what its rows should be like."""
+        """Adds a streaming DataFrame under a name queries can use; `expect` is what its rows should be like.
+
+        With `select="timestamp_millis(at) AS ts, user.id AS user WHERE kind = 'sale'"` queries see these columns, of
+        which `time` is one.
+        """
         if not name.isidentifier():
             raise SpecError(f"'{name}' cannot name a stream; use letters, digits and _")
         self._refuse_taken(name)
         if not rows.isStreaming:
             raise SpecError(f"stream '{name}' is not a streaming DataFrame; read it with spark.readStream")
         columns = tuple(Column(f.name, parse_type(f.dataType.simpleString())) for f in rows.schema.fields)
+        selection = None if select is None else bind_selection(select, columns, name)
+        if selection is not None:
+            columns = tuple(column for column, _ in selection.columns)
         try:
             stream = Stream(
                 name,
@@ -240,6 +249,7 @@ class Pipeline:
                 DEFAULT_AHEAD_US if ahead is None else parse_duration(ahead),
                 DEFAULT_IDLE_US if idle is None else parse_duration(idle),
                 expect=stream_expected(_given(expect)),
+                select=selection,
             )
         except ValueError as exc:
             raise SpecError(str(exc)) from exc

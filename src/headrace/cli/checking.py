@@ -178,9 +178,13 @@ class _Findings:
         """What only Spark can judge of expressions."""
         if self.problems:
             return
-        from headrace.engine import build_session, judge, read_table, session_settings
+        from headrace.engine import build_session, judge, judge_select, read_table, session_settings
 
         session = build_session("check", conf=session_settings(self.pipeline, conf))
+        for stream in self.pipeline.streams:
+            if stream.select is not None:
+                with self.noting():
+                    judge_select(session, stream)
         for query in self.pipeline.queries:
             with self.noting():
                 judge(query, self.pipeline.streams, session)

@@ -46,7 +46,9 @@ def show_sample(pipeline: Pipeline, most: int, conf: Mapping[str, str]) -> None:
             good = f"{home}/{stream.name}/good"
             taken.good(now_us).coalesce(1).write.parquet(good)
             frames[stream.name] = spark.readStream.schema(taken.good(now_us).schema).parquet(good)
-        answered = answers_over(pipeline, spark, frames, str(Path(home) / "state"))
+        # The rows that were taken have been selected already.
+        plain = replace(pipeline, streams=tuple(replace(stream, select=None) for stream in pipeline.streams))
+        answered = answers_over(plain, spark, frames, str(Path(home) / "state"))
     for name, (rows, why) in answered.items():
         count = 0 if rows is None else rows.num_rows
         first = f", the first {FIRST}" if count > FIRST else ""

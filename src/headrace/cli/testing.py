@@ -84,11 +84,11 @@ def _outcome(case: Case, pipeline: Pipeline, spark: SparkSession, home: Path) ->
 def _frame(stream: Stream, epochs: Sequence[Sequence[Row]], spark: SparkSession, folder: Path) -> DataFrame:
     """A stream of a case's rows, a file for each epoch."""
     for number, rows in enumerate(epochs):
-        file = _write(stream.columns, rows, folder / f"{number:05d}.parquet")
+        file = _write(stream.source_columns, rows, folder / f"{number:05d}.parquet")
         # Spark takes files in the order of their times.
         os.utime(file, (number, number))
     folder.mkdir(parents=True, exist_ok=True)
-    return spark.readStream.schema(_ddl(stream.columns)).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return spark.readStream.schema(_ddl(stream.source_columns)).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
 def _table(table: Table, rows: Sequence[Row], spark: SparkSession, folder: Path) -> DataFrame:

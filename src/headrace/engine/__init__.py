@@ -3,6 +3,7 @@
 from headrace.engine.ask import ask_checkpoint
 from headrace.engine.assemble import start
 from headrace.engine.run import Run
+from headrace.engine.sources.selecting import judge_select
 from headrace.engine.sources.tables import read_table
 from headrace.engine.spark.connectors import session_settings
 from headrace.engine.spark.judge import judge
@@ -20,6 +21,7 @@ __all__ = [
     "describe",
     "describe_checkpoint",
     "judge",
+    "judge_select",
     "read_table",
     "session_settings",
     "start",

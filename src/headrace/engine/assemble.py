@@ -28,6 +28,7 @@ from headrace.engine.standing import Standing
 from headrace.engine.state.carry_over import carry_over, refuse_other_forms
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.state.choose_io import choose_io, verify_state
+from headrace.engine.state.reselected import refuse_mixed_rows
 from headrace.engine.state.state_io import StateIo
 from headrace.engine.state.storage import LocalStorage, Storage, open_storage
 from headrace.engine.state.terms import setting_terms
@@ -183,7 +184,9 @@ class _Starting:
         over = {name: state for name, state in known.items() if name in plans and is_over(state, plans[name].query)}
         plans = {name: plan for name, plan in plans.items() if name not in over}
         before = None if manifest is None else description_of(self.point, manifest)
-        refuse_other_forms(before.streams if before else (), self.pipeline.streams, known)
+        streams_before = before.streams if before else ()
+        refuse_other_forms(streams_before, self.pipeline.streams, known)
+        refuse_mixed_rows(streams_before, self.pipeline.streams, known, self.pipeline.tables, self.hooks.on_note)
         workload = plan_workload(plans, self.pipeline.streams, before, manifest.coverage if manifest else {})
         refused = {name: QueryState(texts[name], failed=cause) for name, cause in self.judged.refused.items()}
         manifest = carry_over(manifest, workload, refused | over, self.hooks.on_note)

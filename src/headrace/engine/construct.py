@@ -22,6 +22,7 @@ from headrace.engine.operators.select import SelectOperator
 from headrace.engine.operators.shedding import SheddingOperator
 from headrace.engine.sources.coming import Batch
 from headrace.engine.sources.read import United, read_stream, unite
+from headrace.engine.sources.selecting import selected
 from headrace.engine.sources.tables import Tables
 from headrace.engine.spark.deadline import Deadline
 from headrace.engine.spark.jobs import jobs_started
@@ -64,6 +65,9 @@ def judge_pipeline(pipeline: Pipeline, spark: SparkSession, frames: dict[str, Da
             frames[stream.name], lenient = read_stream(spark, stream)
             if lenient:
                 corrupt.add(stream.name)
+        elif stream.select is not None:
+            frames[stream.name] = selected(frames[stream.name], stream)
+            corrupt.add(stream.name)
     everything = {s.name: frozenset(c.name for c in s.columns) for s in pipeline.streams}
     whole = unite(pipeline.streams, frames, everything)
     queries: list[Query] = []

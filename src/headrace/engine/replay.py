@@ -145,7 +145,7 @@ class Replaying:
         """StateError if a DataFrame that the caller brought lacks a column that the stream had."""
         for stream in streams:
             frame = self.frames.get(stream.name)
-            if frame is not None and (lost := {c.name for c in stream.columns} - set(frame.columns)):
+            if frame is not None and (lost := {c.name for c in stream.source_columns} - set(frame.columns)):
                 raise StateError(
                     f"an epoch was begun before and must be run again, and the DataFrame of stream '{stream.name}' no "
                     f"longer has {', '.join(sorted(lost))}; start once with the DataFrame as it was"

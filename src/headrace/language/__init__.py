@@ -24,6 +24,8 @@ from headrace.language.pipeline.synthetic import (
 from headrace.language.pipeline.topologies import load_topology
 from headrace.language.sql.binder import bind_query
 from headrace.language.sql.kept_text import is_own_text
+from headrace.language.sql.selection import bind_selection
+from headrace.language.sql.spark_text import quoted
 from headrace.language.suggest import nearest
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "NetworkFile",
     "absolute",
     "bind_query",
+    "bind_selection",
     "clashes",
     "columns_of_header",
     "given_of",
@@ -64,6 +67,7 @@ __all__ = [
     "nearest",
     "parse_schema",
     "parse_type",
+    "quoted",
     "stream_expected",
     "with_expectations",
 ]

@@ -92,6 +92,7 @@ from headrace.model.query import (
     tables_of,
 )
 from headrace.model.remembered import Remembered
+from headrace.model.selection import Selection, Term, Unfolding
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.sink import Output, SinkSpec
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, PANES, Rate, Source, Stream
@@ -241,6 +242,7 @@ __all__ = [
     "RowsWindow",
     "Scan",
     "ScheduleDecision",
+    "Selection",
     "SettingTerms",
     "Shape",
     "Shed",
@@ -265,8 +267,10 @@ __all__ = [
     "TableTerms",
     "TablesDecision",
     "TablesState",
+    "Term",
     "TimeWindow",
     "Traffic",
+    "Unfolding",
     "Union",
     "WindowAggregate",
     "columns_of",

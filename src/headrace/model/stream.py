@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.model.expectation import Expectation
 from headrace.model.message import MESSAGE_COLUMNS, Decoding
+from headrace.model.selection import Selection
 from headrace.model.types import Column, Kind
 from headrace.units import SECOND_US
 
@@ -50,6 +51,8 @@ class Rate:
 class Stream:
     """A stream and its time; `source` is None when the caller brings a DataFrame, `rate` when none is declared.
 
+    With a `select` its columns are those that the selection makes of its source's.
+
     Rows that are wanted `as_panes` stay where they are born. What comes in their place are panes, each in one of the
     columns whose names begin with `PANES`, dated by the last instant of the pane; all other columns are null.
     """
@@ -64,6 +67,7 @@ class Stream:
     rate: Rate | None = None
     expect: tuple[Expectation, ...] = ()
     as_panes: bool = False
+    select: Selection | None = None
 
     def __post_init__(self) -> None:
         if self.lateness_us < 0 or self.ahead_us < 0 or self.idle_us <= 0:
@@ -94,8 +98,13 @@ class Stream:
         return tuple(column for column in self.columns if column not in panes)
 
     @property
+    def source_columns(self) -> tuple[Column, ...]:
+        """The columns that its source has."""
+        return self.columns if self.select is None else self.select.reads
+
+    @property
     def value_columns(self) -> tuple[Column, ...]:
-        """The columns that come from a message's value, if rows are messages; else all of them."""
+        """The columns of its source that come from a message's value, if rows are messages; else all of them."""
         if self.source is None or self.source.value is None:
-            return self.columns
-        return tuple(column for column in self.columns if column not in MESSAGE_COLUMNS)
+            return self.source_columns
+        return tuple(column for column in self.source_columns if column not in MESSAGE_COLUMNS)

@@ -34,6 +34,8 @@ class StreamTerms:
     value: Decoding | None = None
     expect: Pairs = ()  # what is expected, and what follows if it is not so
     as_panes: bool = False
+    select: str | None = None
+    reads: Pairs = ()  # of a stream with a `select`, the columns of its source
 
 
 @dataclass(frozen=True, slots=True)

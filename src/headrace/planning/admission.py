@@ -54,7 +54,8 @@ def _edges_of(stream: Stream, keep: Mapping[str, float]) -> dict[str, float]:
 
 
 def _hashed(stream: Stream, used: frozenset[str] | None) -> tuple[str, ...]:
-    if stream.source is not None and stream.source.value is not None:
+    unfolds = stream.select is not None and stream.select.unfolding is not None
+    if stream.source is not None and stream.source.value is not None and not unfolds:
         return PLACE
     names = [c.name for c in stream.columns if (used is None or c.name in used) and _hashable(c.type)]
     return tuple(dict.fromkeys((stream.time, *names)))

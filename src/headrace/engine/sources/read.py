@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.engine.sources.messages import CORRUPT, decode
+from headrace.engine.sources.selecting import UNMADE, selected
 from headrace.engine.spark.secrets import resolve
 from headrace.errors import Problem, SpecError
 from headrace.language import intake_unit, is_set
@@ -25,7 +26,7 @@ _LENIENT = frozenset({"json", "csv"})
 
 
 def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) -> tuple[DataFrame, bool]:
-    """The stream's rows, and whether unparseable ones come along in a column of their own.
+    """The stream's rows, and whether ones that cannot be read or made come along in a column of their own.
 
     `intake` is how much an epoch takes, where the engine sets that.
     """
@@ -42,7 +43,7 @@ def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) 
 
         spark.dataSource.register(synthetic_source())
     lenient = source.format in _LENIENT and options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
-    schema = ", ".join(f"`{column.name}` {column.type}" for column in stream.columns)
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in stream.source_columns)
     reader = spark.readStream.format("headrace_synthetic" if source.format == "synthetic" else source.format)
     if lenient:
         schema += f", {CORRUPT} STRING"
@@ -56,6 +57,8 @@ def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) 
     except Exception as exc:
         complaint = str(exc).splitlines()[0]
         raise SpecError(Problem(f"stream '{stream.name}' cannot be read as {source.format}: {complaint}")) from exc
+    if stream.select is not None:
+        return selected(rows, stream), True
     return rows, lenient or source.value is not None
 
 
@@ -97,7 +100,7 @@ def unite(streams: Sequence[Stream], frames: Mapping[str, DataFrame], used: Mapp
     types: dict[tuple[int, str], str] = {}
     for i, stream in enumerate(streams):
         messages = stream.source is not None and stream.source.value is not None
-        kept = {*used[stream.name], stream.time, CORRUPT, *(PLACE if messages else ())}
+        kept = {*used[stream.name], stream.time, CORRUPT, UNMADE, *(PLACE if messages else ())}
         for field in frames[stream.name].schema.fields:
             if field.name in kept:
                 types[i, field.name] = field.dataType.simpleString()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.engine.sources.messages import CORRUPT
+from headrace.engine.sources.selecting import UNMADE
 from headrace.engine.spark.session import tuning_from
 from headrace.engine.state.storage import Storage, for_spark
 from headrace.kernels.absorb import Bounds
@@ -123,7 +124,8 @@ def _parts(stream: Stream, bound: Bounds, lenient: bool) -> dict[str, str]:
     )
     row = f"to_json({stream.name})"
     if lenient:
-        reasons = f"WHEN {stream.name}.{CORRUPT} IS NOT NULL THEN 'unparseable' {reasons}"
+        why = "'unparseable'" if stream.select is None else f"COALESCE({stream.name}.{UNMADE}, 'unparseable')"
+        reasons = f"WHEN {stream.name}.{CORRUPT} IS NOT NULL THEN {why} {reasons}"
         row = f"make_valid_utf8(COALESCE({stream.name}.{CORRUPT}, {row}))"
     messages = stream.source is not None and stream.source.value is not None
     place = {

@@ -9,6 +9,7 @@ from headrace.engine.failures import failure_of
 from headrace.engine.operators.projection import text_literal
 from headrace.engine.sources.messages import CORRUPT
 from headrace.engine.sources.read import read_stream
+from headrace.engine.sources.selecting import UNMADE
 from headrace.errors import EngineError
 from headrace.model import Column, Stream, shown
 from headrace.units import SECOND_US
@@ -76,7 +77,10 @@ class Taken:
 
     def _judged(self, now_us: int) -> DataFrame:
         when = f"`{self.stream.time}`"
-        unparseable = f"WHEN {CORRUPT} IS NOT NULL THEN 'unparseable' " if self.lenient else ""
+        why = "'unparseable'"
+        if self.stream.select is not None:
+            why = f"COALESCE(substring_index({UNMADE}, ' with ', 1), 'unparseable')"
+        unparseable = f"WHEN {CORRUPT} IS NOT NULL THEN {why} " if self.lenient else ""
         ahead = f"WHEN unix_micros({when}) > {now_us + self.stream.ahead_us} THEN 'too far ahead of the clock' "
         reason = f"CASE {unparseable}WHEN {when} IS NULL THEN 'no event time' {ahead}END AS reason"
         return self.rows.selectExpr("*", reason, f"unix_micros({when}) AS _us")

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.errors import CorruptStateError
+from headrace.errors import CorruptStateError, SpecError
 from headrace.hiding import holds_secret
 from headrace.language import (
     bind_query,
+    bind_selection,
     given_of,
     is_name,
     is_text_option,
@@ -69,17 +70,26 @@ def stream_terms(stream: Stream) -> StreamTerms:
         None if value is None else replace(value, options=_of_texts(value.options)),
         given_of(stream.expect),
         stream.as_panes,
+        None if stream.select is None else stream.select.text,
+        () if stream.select is None else _pairs(stream.select.reads),
     )
 
 
 def stream_of(name: str, terms: StreamTerms, now: Stream | None = None) -> Stream:
     """A stream as it was, read from where it is read now; CorruptStateError if no pipeline can declare it."""
-    columns = [column for column, _ in terms.columns]
-    if not is_name(name) or any("`" in column for column in columns) or terms.time not in columns:
+    names = [column for column, _ in (*terms.columns, *terms.reads)]
+    if not is_name(name) or any("`" in column for column in names) or terms.time not in dict(terms.columns):
         raise CorruptStateError(f"the checkpoint describes a stream {name!r} that no pipeline can declare")
+    select, columns = None, tuple(Column(column, type_of(text)) for column, text in terms.columns)
+    if terms.select is not None:
+        try:
+            select = bind_selection(terms.select, _columns(terms.reads), name)
+        except SpecError as problem:
+            raise CorruptStateError(f"the checkpoint describes what no pipeline can declare: {problem}") from problem
+        columns = tuple(column for column, _ in select.columns)
     return Stream(
         name,
-        tuple(Column(column, type_of(text)) for column, text in terms.columns),
+        columns,
         terms.time,
         terms.lateness_us,
         terms.ahead_us,
@@ -87,6 +97,7 @@ def stream_of(name: str, terms: StreamTerms, now: Stream | None = None) -> Strea
         None if now is None or now.source is None else _source(terms, now.source),
         expect=stream_expected(terms.expect),
         as_panes=terms.as_panes,
+        select=select,
     )
 
 

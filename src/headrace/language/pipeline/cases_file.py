@@ -39,7 +39,9 @@ def _case(name: str, value: Value, pipeline: Pipeline) -> Case:
         if key not in entries and isinstance(value.content, dict):
             value.document.add(f"case '{name}' has no {key}", value.line, f"write {key}: {_KEYS[key]}")
     rows: dict[str, tuple[tuple[Row, ...], ...]] = {}
-    columns = {stream.name: {column.name: column.type for column in stream.columns} for stream in pipeline.streams}
+    columns = {
+        stream.name: {column.name: column.type for column in stream.source_columns} for stream in pipeline.streams
+    }
     tables = {table.name: {column.name: column.type for column in table.columns} for table in pipeline.tables}
     for each, given in _known(entries.get("rows"), "stream or table" if tables else "stream", columns | tables):
         rows[each] = (_rows(given, tables[each]),) if each in tables else _epochs(given, columns[each])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headrace.errors import SpecError
 from headrace.language.ddl import parse_schema
 from headrace.language.expectations import stream_expected
 from headrace.language.pipeline.expect_section import read_expect
@@ -20,15 +21,17 @@ from headrace.language.pipeline.synthetic import (
     why_not,
 )
 from headrace.language.pipeline.yaml_nodes import Value
+from headrace.language.sql.selection import bind_selection
 from headrace.language.suggest import nearest
 from headrace.language.words import shown
-from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, Expectation, Kind, Source, Stream
+from headrace.model import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, Column, Expectation, Kind, Selection, Source, Stream
 
 __all__ = ["read_streams"]
 
 _KEYS = {
     "source": "format, path and options of a Spark streaming source",
-    "schema": "columns as Spark DDL",
+    "schema": "the source's columns as Spark DDL",
+    "select": "the columns that queries see, made of the source's: a SELECT list, and WHERE",
     "time": "the event-time column",
     "lateness": "how late a row may come",
     "ahead": "how far in the future a row may be",
@@ -75,6 +78,10 @@ def _read_stream(name: str, value: Value, base: Path) -> Stream | None:
         return None
     source = _read_source(name, entries.get("source"), value, base)
     columns, time = _read_schema(name, entries, value, source)
+    select = None
+    if "select" in entries:
+        select = None if columns is None else _read_select(name, entries["select"], columns)
+        columns = None if select is None else tuple(column for column, _ in select.columns)
     spans: dict[str, int] = {}
     for key, default in (("lateness", 0), ("ahead", DEFAULT_AHEAD_US), ("idle", DEFAULT_IDLE_US)):
         found = entries[key].duration_us() if key in entries else default
@@ -101,10 +108,22 @@ def _read_stream(name: str, value: Value, base: Path) -> Stream | None:
         return None
     try:
         return Stream(
-            name, columns, column.name, spans["lateness"], spans["ahead"], spans["idle"], source, rate, expect
-        )
+            name, columns, column.name, spans["lateness"], spans["ahead"], spans["idle"], source, rate, expect,
+            select=select,
+        )  # fmt: skip
     except ValueError as exc:
         value.document.add(str(exc), value.line)
+        return None
+
+
+def _read_select(name: str, value: Value, reads: tuple[Column, ...]) -> Selection | None:
+    text = value.text()
+    if text is None:
+        return None
+    try:
+        return bind_selection(text, reads, name, file=value.document.file, place=value.place)
+    except SpecError as error:
+        value.document.problems.extend(error.problems)
         return None
 
 

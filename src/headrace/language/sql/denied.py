@@ -51,7 +51,7 @@ _REASONS = (
     (
         "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple",
         "makes several rows out of one",
-        "unfold rows before they enter the stream",
+        "unfold the stream's rows where it is declared: select: *, explode(items) AS item",
     ),
     (
         "row_number rank dense_rank percent_rank ntile cume_dist lag lead",

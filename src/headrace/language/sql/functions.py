@@ -82,6 +82,8 @@ _BY_RULE = {
     "second and third": "if/3 nvl2/3",
     "split": "split/2-3 regexp_extract_all/2-3 json_object_keys/1",
     "element": "array_max/1 array_min/1 element_at/2 get/2 try_element_at/2",
+    "inner": "flatten/1",
+    "parts": "map_entries/1 map_keys/1 map_values/1",
     "array": "array/0-",
     "map": "map/0-",
     "concat": "concat/0-",
@@ -92,9 +94,9 @@ _BY_RULE = {
     "remainder": "mod/2 pmod/2 try_mod/2",
     "": """
         aggregate/3-4 array_append/2 array_insert/3 array_prepend/2 array_union/2 date_part/2 datepart/2
-        make_timestamp/2-7 zeroifnull/1 array_join/2-3 array_repeat/2 arrays_zip/0- decode/2- flatten/1
-        from_csv/2-3 from_json/2-3 from_xml/2-3 map_concat/0- map_entries/1 map_from_arrays/2
-        map_from_entries/1 map_keys/1 map_values/1 map_zip_with/3 reduce/3-4 schema_of_csv/1-2 sequence/2-3
+        make_timestamp/2-7 zeroifnull/1 array_join/2-3 array_repeat/2 arrays_zip/0- decode/2-
+        from_csv/2-3 from_json/2-3 from_xml/2-3 map_concat/0- map_from_arrays/2
+        map_from_entries/1 map_zip_with/3 reduce/3-4 schema_of_csv/1-2 sequence/2-3
         sentences/1-3 named_struct/2- str_to_map/1-3 struct/1- timestampadd/3 to_number/2 transform/2 transform_keys/2
         transform_values/2 try_add/2 try_divide/2 try_multiply/2 try_subtract/2 try_to_number/2 xpath/2
         xpath_boolean/2 xpath_double/2 xpath_float/2 xpath_int/2 xpath_long/2 xpath_number/2 xpath_short/2
@@ -122,6 +124,22 @@ def _element(arguments: Sequence[DataType]) -> DataType:
     """The type of an array's element or of a map's value."""
     outer = arguments[0] if arguments else UNKNOWN
     return outer.fields[-1].type if outer.kind in (Kind.ARRAY, Kind.MAP) else UNKNOWN
+
+
+def _inner(outer: DataType) -> DataType:
+    """The type of an array of arrays once it is flat."""
+    inner = outer.fields[0].type if outer.kind is Kind.ARRAY else UNKNOWN
+    return inner if inner.kind is Kind.ARRAY else UNKNOWN
+
+
+def _parts(name: str, whole: DataType) -> DataType:
+    """The type of a map's keys, values or entries."""
+    if whole.kind is not Kind.MAP:
+        return UNKNOWN
+    key, value = (field.type for field in whole.fields)
+    entry = DataType(Kind.STRUCT, fields=(Column("key", key), Column("value", value)))
+    element = {"map_keys": key, "map_values": value}.get(name, entry)
+    return DataType(Kind.ARRAY, fields=(Column("element", element),))
 
 
 def _common(arguments: Sequence[DataType]) -> DataType:
@@ -153,6 +171,10 @@ def result_type(function: Function, arguments: Sequence[DataType]) -> DataType:
             return DataType(Kind.ARRAY, fields=(Column("element", DataType(Kind.STRING)),))
         case "element":
             return _element(arguments)
+        case "inner":
+            return _inner(arguments[0])
+        case "parts":
+            return _parts(function.name, arguments[0])
         case "array":
             return DataType(Kind.ARRAY, fields=(Column("element", _common(arguments)),)) if arguments else UNKNOWN
         case "map":

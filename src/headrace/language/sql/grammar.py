@@ -94,7 +94,10 @@ DIALECT: dict[tuple[str, str], tuple[object, ...]] = {
 _REMOVE = "remove it"
 # (kind of node, argument) -> what is refused in SQL's words, and what to write instead.
 _SENTENCES: dict[tuple[str, str], tuple[str, str]] = {
-    ("*", "laterals"): ("LATERAL VIEW makes several rows out of one", "unfold rows before they enter the stream"),
+    ("*", "laterals"): (
+        "LATERAL VIEW makes several rows out of one",
+        "unfold the stream's rows where it is declared: select: *, explode(items) AS item",
+    ),
     ("*", "hint"): ("hints are not accepted", "the engine chooses how a query runs"),
     ("*", "into"): ("SELECT INTO is not accepted", "name a sink in the pipeline file"),
     ("*", "qualify"): ("QUALIFY is not accepted", "filter with WHERE in a SELECT around this one"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from headrace.language.ddl import parse_type
+from headrace.language.ddl import parse_schema, parse_type
 from headrace.language.sql.aggregates import is_aggregate
 from headrace.language.sql.coercion import arithmetic_type, common_type, comparable
 from headrace.language.sql.functions import FUNCTIONS, result_type
@@ -326,10 +326,25 @@ def _call(node: exp.Expr, env: Env) -> DataType:
         raise Fault(f"{name} takes {_count(function.least, function.most)}, not {len(arguments)}", node)
     if name in ("struct", "named_struct"):
         return _struct(node, arguments)
+    if name in ("from_json", "from_csv", "from_xml") and len(node.expressions) > 1:
+        return _read(node.expressions[1])
     try:
         return result_type(function, arguments)
     except ValueError as exc:
         raise Fault(f"{name}: {exc}", node, "CAST one to the other's type") from exc
+
+
+def _read(schema: exp.Expr) -> DataType:
+    """What a text is read as, if the schema that the query writes is one that this package knows."""
+    text = schema.this if isinstance(schema, exp.Literal) and schema.is_string else ""
+    try:
+        return DataType(Kind.STRUCT, fields=parse_schema(text))
+    except ValueError:
+        pass
+    try:
+        return parse_type(text)
+    except ValueError:
+        return UNKNOWN
 
 
 def _struct(node: exp.Anonymous, arguments: list[DataType]) -> DataType:

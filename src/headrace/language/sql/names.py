@@ -73,8 +73,8 @@ class Scope:
             return leaf(*found[0]), parts[1:]
         if first in self.specials:
             return self._special(parts, at)
-        if len(parts) == 1 and first in self.aliases:
-            return wrapped(self.aliases[first]), []
+        if first in self.aliases:
+            return wrapped(self.aliases[first]), parts[1:]
         raise self._unknown(parts, at)
 
     def _special(self, parts: list[str], at: exp.Expr) -> tuple[exp.Expr, list[str]]:
