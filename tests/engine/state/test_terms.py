@@ -17,7 +17,7 @@ from headrace.engine.state.storage import open_storage
 from headrace.engine.state.terms import query_terms, setting_terms, sink_terms, stream_of, stream_terms
 from headrace.engine.state.workload import Terms, describe_workload, plan_workload, read_terms, restored_workload
 from headrace.errors import CorruptStateError, StateError
-from headrace.language import bind_query, parse_schema, stream_expected, with_expectations
+from headrace.language import bind_query, bind_selection, parse_schema, stream_expected, with_expectations
 from headrace.model import (
     Decoding,
     EngineSettings,
@@ -145,7 +145,7 @@ def test_a_workload_is_not_planned_anew() -> None:
     [
         pytest.param(
             Stream,
-            {"name", "columns", "time", "lateness_us", "ahead_us", "idle_us", "expect", "as_panes"},
+            {"name", "columns", "time", "lateness_us", "ahead_us", "idle_us", "expect", "as_panes", "select"},
             {"source": "a checkpoint belongs to its sources; how texts are read is told", "rate": "for placement only"},
             id="of a stream",
         ),
@@ -175,6 +175,11 @@ def test_everything_that_an_epoch_reads_is_told(kind: Any, told_of: set[str], wi
     assert {field.name for field in fields(kind)} == told_of | without.keys()
 
 
+def selected(select: str) -> Stream:
+    made = bind_selection(select, R.columns, "r")
+    return replace(R, columns=tuple(column for column, _ in made.columns), select=made)
+
+
 @pytest.mark.parametrize(
     "edit",
     [
@@ -184,6 +189,7 @@ def test_everything_that_an_epoch_reads_is_told(kind: Any, told_of: set[str], wi
         pytest.param(lambda s: replace(s, columns=s.columns[:3]), id="columns"),
         pytest.param(lambda s: replace(s, as_panes=True), id="panes in place of rows"),
         pytest.param(lambda s: replace(s, source=replace(LINES, options=())), id="how texts are read"),
+        pytest.param(lambda s: selected("ts, upper(k) AS k, explode(array(v, `a b`)) AS e, e + 1 AS n"), id="select"),
     ],
 )
 def test_each_setting_of_a_stream_is_told(edit: Callable[[Stream], Stream]) -> None:
@@ -302,6 +308,15 @@ def test_a_callers_function_comes_with_its_query_alone() -> None:
     assert notes == ["query 'gone' is gone with the function that took its results: the last of them may be lacking"]
     with pytest.raises(StateError, match="cannot name one"):
         recall_sink("q", sink_terms(mine), [bound("q", SQL["fine"], sink=SinkSpec("memory"))])
+
+
+@pytest.mark.parametrize(
+    "select", ["ts, reflect('a', 'b') AS k", "ts, '${env:HOME}' AS k", "ts, k FROM r", "ts, now() AS k"]
+)
+def test_a_select_out_of_a_checkpoint_passes_the_guard_of_a_file(select: str) -> None:
+    planted = replace(stream_terms(selected("ts, k")), select=select)
+    with pytest.raises(CorruptStateError, match=r"describes what no pipeline can declare: .*select of stream 'r'"):
+        stream_of("r", planted, R)
 
 
 def test_options_of_a_source_are_those_that_change_how_a_text_is_read() -> None:
