@@ -4,7 +4,7 @@ network, rates, objective ─┬▶ fit/              feasible input tables, loo
                            ├▶ central.py        the optimum, by linear programming: strategy `central`
                            └▶ uncoordinated.py  every place for itself: the baseline
                               plan.py           what each of them returns, and the outcome that judges it
-costs.py     what rows cost, learned from epochs as lines (line.py) and planes (plane.py) over rows
+costs.py     what rows cost, learned from epochs as lines over rows (line.py)
 overload.py  whether there is overload at all
 parting.py   which queries share no synopsis with others, so that they lose fewer rows
 """

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from headrace.model import Estimate
 from headrace.policies.shedding.line import Line
-from headrace.policies.shedding.plane import Plane
 
 __all__ = ["RowCosts", "RowSample", "learn_row_costs"]
 
@@ -47,7 +46,7 @@ class RowCosts:
     `epoch` are seconds of an epoch over all seconds of its tasks.
     """
 
-    read: Mapping[str, Plane] = field(default_factory=dict)
+    read: Mapping[str, Line] = field(default_factory=dict)
     keep: Mapping[str, Line] = field(default_factory=dict)
     selectivity: Mapping[str, Estimate] = field(default_factory=dict)
     epoch: Line = field(default_factory=Line)
@@ -71,7 +70,7 @@ class RowCosts:
         """Seconds of an epoch per row of a stream that no edge keeps; until rows were shed those of any row."""
         return self.epoch.per_row * _mean(each.per_skipped for each in self._reading(stream))
 
-    def _reading(self, stream: str) -> tuple[Plane, ...]:
+    def _reading(self, stream: str) -> tuple[Line, ...]:
         """What reading a stream takes; of a stream that was not measured yet what reading the others does."""
         return (self.read[stream],) if stream in self.read else tuple(self.read.values())
 
@@ -103,8 +102,8 @@ def learn_row_costs(costs: RowCosts, sample: RowSample) -> RowCosts:
     >>> for n in (1000, 3000, 2000):
     ...     made = RowSample({"s": n}, {"s": 0.1}, {"s>a": n}, {"s>a": n}, {"s>a": n * 1e-4}, 0.3 + n * 0.5e-4)
     ...     costs = learn_row_costs(costs, made)
-    >>> round(costs.keep_s("s>a") * 1e6, 3), round(costs.read_s("s"), 7), round(costs.fixed_s, 3), costs.are_known
-    (50.0, 0.0, 0.3, True)
+    >>> round(costs.keep_s("s>a") * 1e6), round(costs.read_s("s"), 7), round(costs.fixed_s, 3), costs.are_known
+    (50, 0.0, 0.3, True)
     """
     if not any(rows >= LEAST_ROWS for rows in sample.rows.values()):
         return costs
@@ -112,7 +111,7 @@ def learn_row_costs(costs: RowCosts, sample: RowSample) -> RowCosts:
     for stream, rows in sample.rows.items():
         if rows >= LEAST_ROWS:
             evaluated = min(rows, sample.evaluated.get(stream, rows))
-            read[stream] = read.get(stream, Plane()).learn(evaluated, rows - evaluated, sample.read_s.get(stream, 0.0))
+            read[stream] = read.get(stream, Line()).learn(evaluated, sample.read_s.get(stream, 0.0), rows - evaluated)
     for edge, offered in sample.offered.items():
         rows = sample.rows.get(edge.partition(">")[0], 0)
         if rows >= LEAST_ROWS:

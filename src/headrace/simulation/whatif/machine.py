@@ -21,7 +21,6 @@ from headrace.planning.scheduling import GroupSize
 from headrace.policies.joins.diffusion import HELD_S, RECEIVED_S
 from headrace.policies.shedding import RowCosts
 from headrace.policies.shedding.line import Line
-from headrace.policies.shedding.plane import Plane
 from headrace.units import SECOND_US
 
 __all__ = ["PAIR_S", "ROW_S", "Joined", "Keyed", "Machine", "Straight", "guessed_machine", "measured_machine", "shares"]
@@ -102,7 +101,7 @@ class Machine:
         return costs.fixed + costs.per_pane * scanned + costs.per_answer * answered
 
 
-def _at(line: Line | Plane | None, guess: float, rows: float) -> float:
+def _at(line: Line | None, guess: float, rows: float) -> float:
     return guess * rows if line is None or not line.samples else line.predict(rows)
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from headrace.policies.shedding.amounts import Amount, Array, amount
 from headrace.policies.shedding.fit.grid import Grid, spread_by_error, spread_by_size
 from headrace.policies.shedding.fit.merge_by_level import merge_by_level
-from headrace.policies.shedding.fit.merge_by_price import Menu, merge_by_price, root_cluster
+from headrace.policies.shedding.fit.merge_by_price import merge_by_price, root_cluster
 from headrace.policies.shedding.fit.outlets import Child, Outlets, collect_outlets
-from headrace.policies.shedding.fit.table import Table, same
+from headrace.policies.shedding.fit.steps import Steps, same
+from headrace.policies.shedding.fit.table import Table
 from headrace.policies.shedding.network import Place, Port
 from headrace.policies.shedding.objective import Fair, Objective
 
@@ -56,7 +57,7 @@ class Prepared:
     never      per branch, whether all rows are kept, for its own sake or for a descendant's
     spare      the branches in the order in which spare capacity goes to them; empty for fairness
     children   the children whose tables this table was built on
-    menus      what the children pick, kept so that an update need not compute it again
+    steps      how the table was computed, so that an update need not compute it all again
     """
 
     place: Place
@@ -65,7 +66,7 @@ class Prepared:
     never: tuple[bool, ...]
     spare: tuple[int, ...]
     children: tuple[Child, ...] = ()
-    menus: Mapping[str, Menu] = field(default_factory=dict)
+    steps: Steps = field(default_factory=Steps)
 
     @cached_property
     def rows(self) -> list[list[Amount]]:
@@ -97,17 +98,17 @@ def build_table(
     there is worth its price. The result does not depend on `before`, an earlier result for this place: it saves work.
     """
     settings = settings or TableSettings()
-    outlets = collect_outlets(place, tables, objective, row_prices or {})
+    steps = Steps(before.steps if before else None)
+    outlets = collect_outlets(place, tables, objective, row_prices or {}, steps)
     high, gains = _most_useful(outlets, objective, most or {}), _gains(outlets)
-    grid = _spread(high, gains, settings)
+    grid = steps.do("grid", _spread, high, gains, settings)
     bound: Array | None = None
-    menus: Mapping[str, Menu] = {}
     if outlets.fair:
         flows = merge_by_level(outlets, grid, settings.levels)
     else:
-        merged = merge_by_price(outlets, grid, settings.prices, before.menus if before else {})
-        flows, bound, menus = merged.flows, merged.bound, merged.menus
-    worth, scores = outlets.value(flows)
+        merged = merge_by_price(outlets, grid, settings.prices, steps)
+        flows, bound = merged.flows, merged.bound
+    worth, scores = outlets.value(flows, steps)
     # Mixing children's points can make a point worth less than one with fewer rows; then the latter's plan is taken.
     best = grid.best_below(worth[None, :], outlets.never_input)[0]
     flows, worth, scores = flows[best], worth[best], scores[best]
@@ -119,14 +120,14 @@ def build_table(
         outlets.taken(flows),
         worth,
         scores,
-        outlets.limits(),
+        outlets.limits(steps),
         gains,
         None if bound is None else _error(outlets, grid, bound, worth),
         tuple(bool(flag) for flag in outlets.never_input),
     )
     flows.setflags(write=False)
     never = tuple(bool(flag) for flag in outlets.never)
-    return Prepared(place, table, flows, never, _spare_order(outlets), outlets.children, menus)
+    return Prepared(place, table, flows, never, _spare_order(outlets), outlets.children, steps)
 
 
 def _spread(high: Sequence[Amount], gains: Sequence[Amount], settings: TableSettings) -> Grid:

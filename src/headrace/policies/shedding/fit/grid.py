@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from headrace.policies.shedding.amounts import (
     from_json,
     to_json,
 )
+from headrace.policies.shedding.fit.steps import same
 
 __all__ = ["Around", "Grid", "spread_by_error", "spread_by_size"]
 
@@ -33,7 +34,8 @@ LARGEST = 1_000_000
 MOST_SLICES = 64
 
 
-class Around(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Around:
     """For many rows of rates: the numbers of the points around each, and their weights, one column per row of rates."""
 
     numbers: Array
@@ -45,13 +47,27 @@ class Around(NamedTuple):
             return np.asarray((values[self.numbers] * self.weights).sum(axis=0))
         if values.dtype == object:
             return np.asarray((values[self.numbers] * self.weights[:, :, None]).sum(axis=0))
+        return np.asarray(self._matrix(len(values)) @ values)
+
+    def _matrix(self, points: int) -> Any:
+        """The weights as a sparse matrix over so many points, made once."""
         # SciPy takes a quarter of a second to import; most commands and runs never shed.
         from scipy.sparse import csr_array
 
-        each, count = self.numbers.shape
-        starts = np.arange(0, each * count + 1, each)
-        matrix = csr_array((self.weights.T.ravel(), self.numbers.T.ravel(), starts), shape=(count, len(values)))
-        return np.asarray(matrix @ values)
+        known = self.__dict__.get("matrix")
+        if known is None or known.shape[1] != points:
+            each, count = self.numbers.shape
+            starts = np.arange(0, each * count + 1, each)
+            known = csr_array((self.weights.T.ravel(), self.numbers.T.ravel(), starts), shape=(count, points))
+            self.__dict__["matrix"] = known
+        return known
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Around):
+            return NotImplemented
+        return same(self.numbers, other.numbers) and same(self.weights, other.weights)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.policies.shedding.amounts import FLOAT_SLACK, Amount, Array, as_array
 from headrace.policies.shedding.fit.grid import Grid
-from headrace.policies.shedding.fit.outlets import Child, Outlets
+from headrace.policies.shedding.fit.outlets import Child, Outlets, fill
 
 __all__ = ["merge_by_level"]
 
@@ -32,7 +32,7 @@ def merge_by_level(outlets: Outlets, grid: Grid, count: int) -> Array:
         flows[-1, :, number] = arriving
     for child in outlets.children:
         flows[:, :, child.branches] = _flows_to(outlets, child, points, levels)
-    low, high, part = outlets.fill(np.stack([outlets.load(each) for each in flows]))
+    low, high, part = fill(np.stack([outlets.load(each) for each in flows]), outlets.capacity, outlets.exact)
     column, part = np.arange(len(points)), part[:, None]
     return np.asarray(flows[low, column] * (1 - part) + flows[high, column] * part)
 

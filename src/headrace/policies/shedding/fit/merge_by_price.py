@@ -10,30 +10,31 @@ A price also bounds what was possible: no combination is worth more than the cap
 all parts at p. The distance from that bound is the error of the thinning.
 
 The prices depend on costs here and on the most that rows can gain, but on no point of a child's table. So when one
-child changes, what the others pick stays valid.
+child changes, what the others pick stays valid. Where only the child's worth changes, and not what it needs, what the
+place keeps mostly stays as it is, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import matmul
 
 import numpy as np
 
 from headrace.policies.shedding.amounts import FLOAT_SLACK, Amount, Array, as_array
 from headrace.policies.shedding.fit.grid import Around, Grid
-from headrace.policies.shedding.fit.outlets import Child, Outlets
-from headrace.policies.shedding.fit.table import same
+from headrace.policies.shedding.fit.outlets import Child, Filled, Outlets, fill
+from headrace.policies.shedding.fit.steps import Steps
 
-__all__ = ["Menu", "Merged", "merge_by_price", "root_cluster"]
+__all__ = ["Merged", "merge_by_price", "root_cluster"]
 
 # Rows of an input gain less and less. Rows that gain this part of what the first gain are hardly ever the last to fit.
 LEAST_GAIN = Fraction(1, 50)
 
 
 @dataclass(frozen=True, eq=False)
-class Menu:
+class _Menu:
     """What one child picks at each price and point, with its worth and the load of its rows here.
 
     `picks` has a number of a point of the child's table for each price and each point there. `around` are the points
@@ -41,79 +42,109 @@ class Menu:
     """
 
     child: Child
-    grid: Grid
-    prices: Array
     around: Around
     picks: Array
     worth: Array
     load: Array
 
-    def flows(self, prices: Array, points: Array) -> Array:
-        """Rows per second into the branches to this child if it picks at these prices, by number, at these points."""
-        picks = self.picks[prices, self.around.numbers[:, points]]
-        return Around(picks, self.around.weights[:, points]).blend(self.child.table.needs) * self.child.rows_per_row
-
-    def is_for(self, child: Child, grid: Grid, prices: Array) -> bool:
-        """Whether this menu is what `_menu` makes of these arguments."""
-        return (
-            self.child.table is child.table
-            and self.grid == grid
-            and same(self.prices, prices)
-            and all(same(getattr(self.child, name), getattr(child, name)) for name in ("inputs", "selectivity", "cost"))
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """Rows per second into each branch, one row per point; the most that each point can be worth; menus by child."""
+    """Rows per second into each branch, one row per point, and the most that each point can be worth."""
 
     flows: Array
     bound: Array
-    menus: Mapping[str, Menu]
 
 
-def merge_by_price(outlets: Outlets, grid: Grid, count: int, known: Mapping[str, Menu]) -> Merged:
+def merge_by_price(outlets: Outlets, grid: Grid, count: int, steps: Steps) -> Merged:
     """What a place keeps at every point of its grid for the highest worth.
 
-    `count` is how many prices are tried, beside those at which a branch to answers begins to pay. Of the `known` menus,
-    those that are still right are used again.
+    `count` is how many prices are tried, beside those at which a branch to answers begins to pay.
     """
-    points, prices = grid.points, _prices(outlets, count)
-    menus: list[Menu] = []
-    for child in outlets.children:
-        menu = known.get(child.table.place)
-        menus.append(menu if menu and menu.is_for(child, grid, prices) else _menu(child, grid, prices))
-    cost, gain = outlets.cost[outlets.direct], outlets.gain[outlets.direct]
-    pays = np.asarray(gain >= prices[:, None] * cost, dtype=bool) | outlets.never[outlets.direct]
-    arriving = points[:, outlets.input_of[outlets.direct]]
-    worth, load = (pays * gain) @ arriving.T, (pays * cost) @ arriving.T + points @ outlets.before
-    for menu in menus:
-        worth, load = worth + menu.worth, load + menu.load
-    chosen = grid.best_below(worth - prices[:, None] * load, outlets.never_input)
-    worth, load = np.take_along_axis(worth, chosen, axis=1), np.take_along_axis(load, chosen, axis=1)
+    direct, given = outlets.direct, (outlets.place, outlets.gain, outlets.direct, count)
+    prices = steps.do("prices", lambda *_: _prices(outlets, count), *given)
+    menus = [_menu(child, grid, prices, steps) for child in outlets.children]
+    arriving = steps.do("arriving", _arriving, grid, outlets.input_of[direct])
+    pays = np.asarray(outlets.gain[direct] >= prices[:, None] * outlets.cost[direct], dtype=bool)
+    pays |= outlets.never[direct]
+    own = steps.do("own worth", _summed, pays, outlets.gain[direct], arriving, 0)
+    worth = steps.do("worth", _total, own, *(menu.worth for menu in menus))
+    own = steps.do("own load", _summed, pays, outlets.cost[direct], arriving, grid.points @ outlets.before)
+    load = steps.do("load", _total, own, *(menu.load for menu in menus))
+    chosen = steps.do("chosen", _best_at, grid, worth, load, prices, outlets.never_input)
+    worth = np.take_along_axis(worth, chosen, axis=1)
+    load = steps.do("chosen load", _taken, load, chosen)
     bound = (prices[:, None] * (outlets.capacity - load) + worth).min(axis=0)
+    # The last price is 0, at which everything is kept: it only bounds the worth of points that fit.
+    filled = steps.do("filled", fill, load[:-1], outlets.capacity, outlets.exact)
+    into = tuple(
+        (menu.child.branches, menu.around, menu.picks, menu.child.table.needs, menu.child.rows_per_row)
+        for menu in menus
+    )
+    return Merged(steps.do("flows", _flows, filled, chosen, direct, pays, arriving, into), bound)
 
-    def flows_at(number: Array) -> Array:
-        at = chosen[number, np.arange(len(points))]
-        flows = np.empty((len(points), len(outlets.input_of)), dtype=points.dtype)
-        flows[:, outlets.direct] = np.where(pays[number], arriving[at], points[0, 0])
-        for menu in menus:
-            flows[:, menu.child.branches] = menu.flows(number, at)
+
+def _menu(child: Child, grid: Grid, prices: Array, steps: Steps) -> _Menu:
+    table, name = child.table, child.table.place
+    needed = steps.do((name, "needed"), matmul, table.needs, child.rows_per_row * child.cost)
+    picks = steps.do((name, "picks"), _best_at, table.grid, table.worth, needed, prices, table.never)
+    around = steps.do((name, "around"), _around, table.grid, grid, child.inputs, child.selectivity)
+    worth = steps.do((name, "worth"), _picked, around, picks, table.worth)
+    return _Menu(child, around, picks, worth, steps.do((name, "load"), _picked, around, picks, needed))
+
+
+def _arriving(grid: Grid, inputs: Array) -> Array:
+    return grid.points[:, inputs]
+
+
+def _best_at(grid: Grid, worth: Array, load: Array, prices: Array, fixed: Array | tuple[bool, ...]) -> Array:
+    """By price and point the best point at or below, of points whose load is paid for."""
+    return grid.best_below(worth - prices[:, None] * load, fixed)
+
+
+def _around(there: Grid, here: Grid, inputs: Array, selectivity: Array) -> Around:
+    return there.around(here.points[:, inputs] * selectivity)
+
+
+def _picked(around: Around, picks: Array, values: Array) -> Array:
+    return around.blend(values[picks].T).T
+
+
+def _summed(pays: Array, each: Array, arriving: Array, more: Array | int) -> Array:
+    return np.asarray((pays * each) @ arriving.T + more)
+
+
+def _total(own: Array, *others: Array) -> Array:
+    for other in others:
+        own = own + other
+    return own
+
+
+def _taken(values: Array, chosen: Array) -> Array:
+    return np.take_along_axis(values, chosen, axis=1)
+
+
+# Of a child the branches to it, what can arrive there, its picks, what its points need, and rows here per row there.
+_Into = tuple[Array, Around, Array, Array, Array]
+
+
+def _flows(
+    filled: Filled, chosen: Array, direct: Array, pays: Array, arriving: Array, children: tuple[_Into, ...]
+) -> Array:
+    """Rows per second into each branch, by point: at two prices, mixed so that the capacity is used up."""
+    low, high, part = filled
+    every = np.arange(chosen.shape[1])
+
+    def at(number: Array) -> Array:
+        point = chosen[number, every]
+        flows = np.empty((len(every), len(direct) + sum(len(each[0]) for each in children)), dtype=arriving.dtype)
+        flows[:, direct] = pays[number] * arriving[point]
+        for branches, around, picks, needs, rows_per_row in children:
+            met = Around(picks[number, around.numbers[:, point]], around.weights[:, point])
+            flows[:, branches] = met.blend(needs) * rows_per_row
         return flows
 
-    # The last price is 0, at which everything is kept: it only bounds the worth of points that fit.
-    low, high, part = outlets.fill(load[:-1])
-    flows = flows_at(low) * (1 - part)[:, None] + flows_at(high) * part[:, None]
-    return Merged(flows, bound, {menu.child.table.place: menu for menu in menus})
-
-
-def _menu(child: Child, grid: Grid, prices: Array) -> Menu:
-    table = child.table
-    load = table.needs @ (child.rows_per_row * child.cost)
-    picks = table.grid.best_below(table.worth - prices[:, None] * load, table.never)
-    around = table.grid.around(grid.points[:, child.inputs] * child.selectivity)
-    both = around.blend(np.concatenate([table.worth[picks], load[picks]]).T)
-    return Menu(child, grid, prices, around, picks, both[:, : len(prices)].T, both[:, len(prices) :].T)
+    return np.asarray(at(low) * (1 - part)[:, None] + at(high) * part[:, None])
 
 
 def _prices(outlets: Outlets, count: int) -> Array:

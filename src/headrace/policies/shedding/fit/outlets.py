@@ -8,17 +8,19 @@ them (section 3.3 of the paper).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from headrace.policies.shedding.amounts import Amount, Array, are_exact, as_array, slack
+from headrace.policies.shedding.fit.grid import Around, Grid
+from headrace.policies.shedding.fit.steps import Steps
 from headrace.policies.shedding.fit.table import Table
 from headrace.policies.shedding.network import Branch, Place, Port
 from headrace.policies.shedding.objective import Fair, Objective
 
-__all__ = ["Child", "Outlets", "collect_outlets"]
+__all__ = ["Child", "Filled", "Outlets", "collect_outlets", "fill"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,15 +79,17 @@ class Outlets:
         """The capacity that flows of rows into the branches use."""
         return np.asarray((self.taken(flows) * self.before).sum(axis=1) + (flows * self.cost).sum(axis=1))
 
-    def value(self, flows: Array) -> tuple[Array, Array]:
+    def value(self, flows: Array, steps: Steps) -> tuple[Array, Array]:
         """Worth and scores of flows of rows into the branches, by the children's tables."""
         direct = flows[:, self.direct]
         scores = direct @ self.credit[self.direct]
         parts = self._direct_worths(flows)
         for child in self.children:
-            around = child.table.grid.around(flows[:, child.branches] * child.selectivity)
-            parts.append(around.blend(child.table.worth))
-            scores[:, self._columns(child.table.queries)] += around.blend(child.table.scores)
+            table, name = child.table, child.table.place
+            sent = flows[:, child.branches] * child.selectivity
+            around = steps.do((name, "sent"), Grid.around, table.grid, sent)
+            parts.append(steps.do((name, "sent worth"), Around.blend, around, table.worth))
+            scores[:, self._columns(table.queries)] += steps.do((name, "scores"), Around.blend, around, table.scores)
         return (np.minimum.reduce(parts) if self.fair else np.sum(parts, axis=0)), scores
 
     def _columns(self, queries: tuple[str, ...]) -> slice | list[int]:
@@ -102,38 +106,46 @@ class Outlets:
         # Where no rows are offered, the share is full.
         return shares or [as_array([1] * len(flows), self.exact)]
 
-    def fill(self, loads: Array) -> tuple[Array, Array, Array]:
-        """For each column of growing loads: the last row that fits, the next row, and the part of it that fits, 0 to 1.
-
-        Mixing the flows of the two rows by that part uses the capacity up. A mixture is feasible: loads add up, and the
-        busiest branch of a mixture takes no more than the mixture of the busiest branches. Where even the first row
-        does not fit, the result is the first row alone.
-        """
-        fits = np.asarray(loads <= self.capacity + slack(self.capacity, self.exact), dtype=bool)
-        low = np.maximum(np.logical_and.accumulate(fits, axis=0).sum(axis=0) - 1, 0)
-        high = np.minimum(low + 1, len(loads) - 1)
-        column = np.arange(loads.shape[1])
-        spare, step = self.capacity - loads[low, column], loads[high, column] - loads[low, column]
-        is_mixed = np.asarray(step > 0, dtype=bool) & np.asarray(spare > 0, dtype=bool)
-        part = np.minimum(np.where(is_mixed, spare / np.where(is_mixed, step, 1), 0), 1)
-        return low, high, part
-
-    def limits(self) -> Array:
+    def limits(self, steps: Steps) -> Array:
         """For this place and its descendants, the part of the capacity that one row per second of each input takes.
 
         Places that take a smaller part of every input than another place are left out: the other is full first.
         """
-        width = len(self.before)
         own = self.before.copy()
         np.add.at(own, self.input_of, self.cost)
-        rows = [own[None, :] / self.capacity]
-        for child in self.children:
-            mapped = np.full((len(child.table.limits), width), as_array([0], self.exact)[0])
-            for axis, number in enumerate(child.inputs):
-                mapped[:, number] += child.table.limits[:, axis] * child.selectivity[axis]
-            rows.append(mapped)
-        found = np.concatenate(rows)
-        return found[_undominated(found)]
+        told = tuple((child.table.limits, child.inputs, child.selectivity) for child in self.children)
+        return steps.do("limits", _limits, own / self.capacity, told)
+
+
+def _limits(own: Array, children: tuple[tuple[Array, Array, Array], ...]) -> Array:
+    rows = [own[None, :]]
+    for limits, inputs, selectivity in children:
+        mapped = np.full((len(limits), len(own)), own[0] * 0)
+        for axis, number in enumerate(inputs):
+            mapped[:, number] += limits[:, axis] * selectivity[axis]
+        rows.append(mapped)
+    found = np.concatenate(rows)
+    return found[_undominated(found)]
+
+
+# For each column of loads: the last row that fits, the next row, and the part of it that fits, 0 to 1.
+Filled = tuple[Array, Array, Array]
+
+
+def fill(loads: Array, capacity: Amount, exact: bool) -> Filled:
+    """For each column of growing loads, the two rows whose mixture uses the capacity up.
+
+    A mixture is feasible: loads add up, and the busiest branch of a mixture takes no more than the mixture of the
+    busiest branches. Where even the first row does not fit, the result is the first row alone.
+    """
+    fits = np.asarray(loads <= capacity + slack(capacity, exact), dtype=bool)
+    low = np.maximum(np.logical_and.accumulate(fits, axis=0).sum(axis=0) - 1, 0)
+    high = np.minimum(low + 1, len(loads) - 1)
+    column = np.arange(loads.shape[1])
+    spare, step = capacity - loads[low, column], loads[high, column] - loads[low, column]
+    is_mixed = np.asarray(step > 0, dtype=bool) & np.asarray(spare > 0, dtype=bool)
+    part = np.minimum(np.where(is_mixed, spare / np.where(is_mixed, step, 1), 0), 1)
+    return low, high, part
 
 
 def _undominated(rows: Array) -> Array:
@@ -144,12 +156,29 @@ def _undominated(rows: Array) -> Array:
 
 
 def collect_outlets(
-    place: Place, tables: Mapping[str, Table], objective: Objective, row_prices: Mapping[Port, Amount]
+    place: Place, tables: Mapping[str, Table], objective: Objective, row_prices: Mapping[Port, Amount], steps: Steps
 ) -> Outlets:
     """The outlets of a place, given the tables of its children.
 
     An input of a child that has a price needs no table: a row sent there is worth its price.
     """
+    # On the points of the children's tables nothing depends here.
+    told = tuple((name, t.exact, t.inputs, t.queries, t.gains, t.never) for name, t in tables.items())
+    given = place, place.exact, objective, row_prices, told
+    found = steps.do("outlets", lambda *_: _collect(place, tables, objective, row_prices), *given)
+    now = (tables[child.table.place] for child in found.children)
+    return replace(
+        found,
+        children=tuple(
+            replace(child, table=table if found.exact else table.in_floats())
+            for child, table in zip(found.children, now, strict=True)
+        ),
+    )
+
+
+def _collect(
+    place: Place, tables: Mapping[str, Table], objective: Objective, row_prices: Mapping[Port, Amount]
+) -> Outlets:
     branches = place.branches
     ports = [branch.child for _, branch in branches if branch.child is not None and branch.child not in row_prices]
     names = list(dict.fromkeys(port.place for port in ports))

@@ -70,7 +70,7 @@ def _build(network: Network, old: Tables, terms: Terms) -> Tables:
             before is not None
             and before.place == place
             and not changed.intersection(network.children[name])
-            and _told(place, old) == _told(place, new)
+            and ((old.terms is terms and not network.shared) or _told(place, old) == _told(place, new))
         ):
             found[name] = before
         else:

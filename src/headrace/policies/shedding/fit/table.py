@@ -18,8 +18,9 @@ import numpy as np
 
 from headrace.policies.shedding.amounts import FLOAT_SLACK, Amount, Array, from_json, slack, to_json
 from headrace.policies.shedding.fit.grid import Grid
+from headrace.policies.shedding.fit.steps import same
 
-__all__ = ["Table", "same"]
+__all__ = ["Table"]
 
 _PLAIN = ("place", "inputs", "queries", "grid", "gains", "error", "never")
 _ARRAYS = ("needs", "worth", "scores", "limits")
@@ -148,11 +149,6 @@ class Table:
             )
         except (KeyError, TypeError, ZeroDivisionError) as exc:
             raise ValueError(f"this is not a table: {exc!r}; `to_json` writes what is read here") from exc
-
-
-def same(one: Array, other: Array) -> bool:
-    """Whether two arrays hold the same values."""
-    return one.shape == other.shape and bool((one == other).all())
 
 
 def _listed(array: Array) -> list[Any]:
