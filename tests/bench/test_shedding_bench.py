@@ -11,9 +11,10 @@ import pytest
 from headrace.bench.burst import TICK_S, Feed
 from headrace.bench.draw import draw
 from headrace.bench.shedding_figure import COSTS_S, EPOCH_S, QUERIES, _best, _edges
-from headrace.planning.shedding import HEADROOM
+from headrace.planning import Shedding
 
-LEFT_S = EPOCH_S * (1 - HEADROOM)
+STATE = Shedding()
+LEFT_S = EPOCH_S * (1 - STATE.headroom)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ LEFT_S = EPOCH_S * (1 - HEADROOM)
     ],
 )
 def test_the_best_for_a_budget_is_known(came: int, other_s: float, rows: float):
-    assert _best(came, other_s) == pytest.approx(rows, abs=0.1)
+    assert _best(came, other_s, STATE) == pytest.approx(rows, abs=0.1)
 
 
 def test_each_query_has_an_edge_of_its_own():

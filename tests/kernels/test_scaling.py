@@ -70,6 +70,21 @@ def test_scaled_values_have_no_bias_and_vary_as_much_as_they_say(name: str, copi
     assert (abs(values - wanted) < 3 * errors).mean() > 0.98
 
 
+def test_few_rows_that_were_kept_do_not_look_surer_than_they_are():
+    """Of thirty-odd kept rows most came before the overload, and five or six stand for all that came in it."""
+    within = 0
+    for seed in range(600):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(1, 1500, 60)
+        kept = rng.random(60) < 0.1
+        extra, spread = (x[kept] * 9.0).sum(), (0.9 * x[kept] ** 2 / 0.01).sum()
+        frame = pl.DataFrame({"sum": [int(x[kept].sum())], "extra_x": [extra], "spread_x": [spread]})
+        value, error = frame.select(v=finish_plain(TOTAL, LAYOUT), e=finish_error(TOTAL, LAYOUT)).row(0)
+        within += abs(value - x.sum()) <= 3 * error
+        assert error <= np.sqrt(3 * spread)
+    assert within >= 0.97 * 600
+
+
 def test_where_nothing_was_shed_values_are_exact_and_errors_nothing():
     given = rows(500)
     values, errors = scaled(given, 1.0, 1)

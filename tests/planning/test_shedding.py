@@ -50,7 +50,7 @@ LAST = "SELECT k, AVG(x) AS v FROM s [PARTITION BY k ROWS 10]"
 SHED = EngineSettings(shedding="fit")
 # An epoch of a second, of which a fixed tenth and the headroom leave 0.7 s for rows.
 FIXED_S, TRIGGER_S = 0.1, 1.0
-CAPACITY_S = TRIGGER_S * (1 - HEADROOM) - FIXED_S
+CAPACITY_S = TRIGGER_S * (1 - max(HEADROOM)) - FIXED_S
 
 
 def workload(*texts: str, **given: Query) -> Workload:
@@ -262,6 +262,23 @@ def test_nothing_is_shed_of(rows: float, changed: dict[str, object]):
 def test_where_rows_and_answers_are_too_much_answers_come_late_before_rows_are_shed():
     found = decided(workload(*THREE), DEAR, ROWS, answer_s=0.5)
     assert found.acting == ("answer late", "shed")
+
+
+@pytest.mark.parametrize(
+    ("off", "headroom"),
+    [
+        pytest.param(1.0, 0.08, id="8 % before epochs are known"),
+        pytest.param(0.02, 0.06, id="three times as much as they are off"),
+        pytest.param(0.001, 0.03, id="3 % however exactly they are known"),
+    ],
+)
+def test_the_surer_it_is_what_epochs_take_the_more_is_planned_into_them(off: float, headroom: float):
+    of = workload(BY_K)
+    state = Shedding(costs(of, {"q0": CAPACITY_S / ROWS}), off=off)
+    made, _ = decide_shedding(
+        state, parts_of(of, of.queries, STREAMS), {}, SHED, Asked({"s": ROWS}, {}, 1.0, False, 1.0)
+    )
+    assert made.capacity_s == pytest.approx(TRIGGER_S * (1 - headroom) - FIXED_S, rel=2e-3)
 
 
 def test_what_spark_takes_between_epochs_is_no_room_for_rows():

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
-from headrace.policies.shedding import Throughput, load_of, outcome, plan_centrally
+from headrace.policies.shedding import (
+    Branch,
+    Input,
+    Network,
+    Place,
+    PlacePlan,
+    Port,
+    Throughput,
+    load_of,
+    outcome,
+    plan_centrally,
+    take_in_turn,
+)
+from headrace.policies.shedding.fit import TableSettings, Terms, build_table, build_tables, look_up
 from headrace.simulation.shed_tree import Burst, judged, levels_of, pass_rows, play_burst, shedding_tree
 
 BURST = Burst(at_s=0.5, until_s=2.0)
@@ -45,3 +59,38 @@ def test_a_plan_for_the_burst_reaches_the_optimum():
     seconds = play_burst(network, rates, BURST, lambda place, arriving, now: plan.places[place.name])
     assert plan.bound is not None
     assert seconds[-1].worth == pytest.approx(float(plan.bound), rel=1e-6)
+
+
+class TestFigure1:
+    """The paper's Figure 1 under a row per second of each input: costs (1, 2) at A, then (3, 1) at B."""
+
+    settings = TableSettings(error=0.01)
+
+    def place(self, name: str, children: tuple[Port | None, Port | None] = (None, None)) -> Place:
+        costs = {"A": (1.0, 2.0), "B": (3.0, 1.0)}[name]
+        pairs = zip(("1", "2"), costs, children, strict=True)
+        branches = ((each, Branch("on", cost, child=to, queries=() if to else (each,))) for each, cost, to in pairs)
+        return Place(name, tuple(Input(each, (branch,)) for each, branch in branches))
+
+    @pytest.mark.parametrize(
+        ("knows", "reached"),
+        [
+            pytest.param("nothing", 1 / 2, id="plans 0 and 1: both take rows in turn"),
+            pytest.param("itself", 1 / 3, id="plan 2: A keeps what is best for A"),
+            pytest.param("tables", 3 / 5, id="plan 4: A has the table of B"),
+        ],
+    )
+    def test_what_reaches_answers_depends_on_what_a_knows(self, knows: str, reached: float):
+        network = Network((self.place("A", (Port("B", "1"), Port("B", "2"))), self.place("B")))
+        alone = {"A": build_table(self.place("A"), {}, Throughput(), self.settings)}
+        told = build_tables(network, Terms(settings=self.settings)).places
+
+        def decide(place: Place, arriving: Sequence[float], now: float) -> PlacePlan:
+            prepared = {"nothing": {}, "itself": alone, "tables": told}[knows].get(place.name)
+            return take_in_turn(place, arriving) if prepared is None else look_up(prepared, arriving)
+
+        # Ten times a tenth of a row per second.
+        burst = Burst(at_s=0.5, times=10.0, until_s=2.0)
+        assert play_burst(network, dict.fromkeys(network.sources, 0.1), burst, decide)[-1].worth == pytest.approx(
+            reached, rel=1e-6
+        )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from headrace.engine import Hooks, Manifest
 from headrace.model import EpochDecision
 
-__all__ = ["SCHEMA", "TICK_S", "TRIGGER_S", "Feed", "Seen"]
+__all__ = ["SCHEMA", "TICK_S", "TRIGGER_S", "Feed", "Lag", "Seen"]
 
 SCHEMA = "ts TIMESTAMP, k INT, g INT, v INT, seq BIGINT"
 KEYS, TRIGGER_S = 200, 1.0
@@ -72,6 +72,14 @@ class Feed:
         self.rows, self.files = self.rows + count, self.files + 1
 
 
+class Lag(NamedTuple):
+    """When an epoch began and ended, in seconds since 1970, and how many triggers its oldest row had waited by then."""
+
+    began_s: float
+    ended_s: float
+    epochs: float
+
+
 @dataclass
 class Seen:
     """Manifests and decisions of a run with a trigger, each with the wall time at which it came."""
@@ -86,11 +94,12 @@ class Seen:
             on_decision=lambda decision: self.decisions.__setitem__(decision.epoch, decision),
         )
 
-    def lags(self, begin_s: float, end_s: float) -> list[tuple[float, float]]:
-        """Of epochs that ended in a time: when, and how many triggers their rows had waited since the epoch before."""
+    def lags(self, begin_s: float, end_s: float) -> list[Lag]:
+        """Of epochs that ended in a time, how many triggers their rows had waited since the epoch before began."""
         found, before = [], None
         for at, manifest in self.manifests:
+            began = at - manifest.observed.seconds
             if before is not None and begin_s <= at < end_s:
-                found.append((at, (at - before) / self.trigger_s))
-            before = at - manifest.observed.seconds
+                found.append(Lag(began, at, (at - before) / self.trigger_s))
+            before = began
         return found

@@ -18,7 +18,7 @@ from headrace.bench.burst import SCHEMA, TRIGGER_S, Feed, Seen
 from headrace.bench.measure import Say
 from headrace.language import bind_query, parse_schema
 from headrace.model import Pipeline, Stream
-from headrace.planning import edges_of
+from headrace.planning import Shedding, edges_of
 from headrace.planning.explain import plan_pipeline
 from headrace.planning.shedding import ANSWERS, HEADROOM
 from headrace.policies.shedding import (
@@ -45,7 +45,7 @@ QUERIES = {
 # Seconds that a row of each query takes. Rows come at twice the rate that fits an epoch, if it takes so long by itself.
 COSTS_S = {"cheap": 1e-4, "dear": 3e-4}
 EPOCH_S, OWN_S = 2.0, 0.4
-RATE = 2 * (EPOCH_S * (1 - HEADROOM) - OWN_S) / EPOCH_S / sum(COSTS_S.values())
+RATE = 2 * (EPOCH_S * (1 - max(HEADROOM)) - OWN_S) / EPOCH_S / sum(COSTS_S.values())
 # At first rows come at rates that fit, one and the other, in which costs are learned.
 CALM_S, CALM = 20.0, (0.25, 0.45)
 # Epochs after that which are not counted: what came before a decision has been taken in.
@@ -98,13 +98,13 @@ def _play(spark: SparkSession, home: Path, seconds: float, shedding: str) -> dic
         run = pipe.start(spark, str(out / "state"), trigger=f"{EPOCH_S:g} seconds", hooks=hooks, shedding=shedding)
     run.stop()
     lags = seen.lags(feed.began_s, math.inf)
-    answers = (manifest.shedding.answers_s for _, manifest in seen.manifests)
-    best = [_best(*each) for each in zip(seen.came, seen.other_s, answers, strict=False)]
+    states = (manifest.shedding for _, manifest in seen.manifests)
+    best = [_best(*each) for each in zip(seen.came, seen.other_s, states, strict=False)]
     calm = sum(at < feed.began_s + CALM_S for at in seen.at_s)
     got = sum(sum(each.values()) for each in seen.rows[calm + FIRST :])
     return {
-        "at_s": [round(at - feed.began_s, 2) for at, _ in lags],
-        "lags_s": [round(lag * TRIGGER_S, 2) for _, lag in lags],
+        "at_s": [round(lag.ended_s - feed.began_s, 2) for lag in lags],
+        "lags_s": [round(lag.epochs * TRIGGER_S, 2) for lag in lags],
         "rows": [dict(each) for each in seen.rows],
         "came": seen.came,
         "best_rows": [round(rows) for rows in best],
@@ -125,10 +125,10 @@ def _edges() -> dict[str, str]:
     return {edge: name for name in QUERIES for edge in edges_of(workload, name)}
 
 
-def _best(came: int, other_s: float, answers_s: float = 0.0) -> float:
-    """The most rows that queries can get of an epoch's rows, in what its own work and answers leave of its time."""
-    left_s = max(1e-9, EPOCH_S * (1 - HEADROOM) - min(answers_s, ANSWERS * EPOCH_S) - other_s)
+def _best(came: int, other_s: float, state: Shedding) -> float:
+    """The most rows that queries can get of an epoch's rows, in what its own work, answers and the headroom leave."""
+    left_s = EPOCH_S * (1 - state.headroom) - min(state.answers_s, ANSWERS * EPOCH_S) - other_s
     branches = tuple(Branch(name, cost, queries=(name,)) for name, cost in COSTS_S.items())
-    network = Network((Place("epoch", (Input("r", branches),), left_s),))
+    network = Network((Place("epoch", (Input("r", branches),), max(1e-9, left_s)),))
     rates = {Port("epoch", "r"): float(came)}
     return float(outcome(network, rates, plan_centrally(network, rates, Throughput()), Throughput()).worth)

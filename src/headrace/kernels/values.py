@@ -40,6 +40,10 @@ __all__ = [
     "text_of",
 ]
 
+# Where few rows were kept and their sum is too small, so is the spread that is told from them. Two rows more in the
+# spread make up for it, as two successes and two failures more do for a share (Agresti and Coull 1998).
+MORE_ROWS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedAggregate:
@@ -137,7 +141,10 @@ def filled(aggregate: PlannedAggregate, column: pl.Expr) -> pl.Expr:
 def finish_error(aggregate: PlannedAggregate, layout: Layout) -> pl.Expr:
     """One standard error of a scaled aggregate; 0 where all rows were kept."""
     if aggregate.function != "avg":
-        return pl.col(aggregate.columns[2]).fill_null(0.0).sqrt()
+        extra, spread = (pl.col(aggregate.columns[i]).fill_null(0.0) for i in (1, 2))
+        # What is one over the number of kept rows, if all count alike.
+        per_row = (spread / extra**2).clip(upper_bound=1.0)
+        return pl.when(spread > 0).then((spread * (1 + MORE_ROWS * per_row)).sqrt()).otherwise(0.0)
     total_x, total_n = _scaled_ratio(aggregate, layout)
     ratio = total_x / total_n
     spread_x, spread_n, cross = (pl.col(aggregate.columns[i]).fill_null(0.0) for i in (3, 5, 6))

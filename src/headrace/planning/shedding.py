@@ -76,8 +76,10 @@ __all__ = [
     "with_kept",
 ]
 
-# Of an epoch's time that nothing is planned into, because no epoch is like the last.
-HEADROOM = 0.08
+# Of an epoch's time that nothing is planned into, because no epoch is like the last: so many times as much as epochs of
+# late were longer or shorter than expected, between these bounds. One epoch in a hundred is as far off as three times
+# the mean.
+HEADROOM, HEADROOM_OFF = (0.03, 0.08), 3.0
 # Of an epoch's time that is for the answers as long as they need it. Rows are not shed to let answers have more.
 ANSWERS = 0.2
 # How much of the most that answers have taken counts an epoch later: they come with some epochs and not with others.
@@ -200,7 +202,8 @@ class Shedding(Remembered):
 
     `panes` has by edge the accounts of its panes, while windows reach them; `queries` by query those of all its rows;
     `rows_per_byte` what files hold, by stream; `other_s` what the last epoch took besides the answers of aggregates;
-    `between_s` what Spark takes between two epochs, on average; `answers_s` the most that answers have taken of late.
+    `between_s` what Spark takes between two epochs, on average; `answers_s` the most that answers have taken of late;
+    `off` how far epochs of late were from what they were expected to take, as a part of it.
     """
 
     KIND: ClassVar[str] = "shedding"
@@ -215,6 +218,13 @@ class Shedding(Remembered):
     other_s: float = 0.0
     between_s: float = 0.0
     answers_s: float = 0.0
+    off: float = 1.0
+
+    @property
+    def headroom(self) -> float:
+        """The part of an epoch's time that nothing is planned into."""
+        least, most = HEADROOM
+        return min(most, max(least, HEADROOM_OFF * self.off))
 
     @property
     def outlives_queries(self) -> bool:
@@ -313,7 +323,7 @@ def decide_shedding(
     costs, fixed_s = state.costs, state.costs.fixed_s + asked.between_s
     epoch_s = epoch_seconds(asked.trigger_s, fixed_s)
     answers_s = max(asked.answer_s, FADING * state.answers_s)
-    capacity_s = max(0.0, epoch_s * (1 - HEADROOM) - min(answers_s, ANSWERS * epoch_s) - fixed_s)
+    capacity_s = max(0.0, epoch_s * (1 - state.headroom) - min(answers_s, ANSWERS * epoch_s) - fixed_s)
     work = {stream: _work_s(costs, parts, stream) for stream in asked.coming.keys() | asked.behind.keys()}
     coming_s = sum(rows * work[stream] for stream, rows in asked.coming.items())
     behind_s = sum(rows * work[stream] for stream, rows in asked.behind.items())

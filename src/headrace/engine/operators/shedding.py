@@ -177,7 +177,11 @@ class SheddingOperator:
                 now = rows[name] / batch.bytes
                 per_byte[name] = per_byte[name] + NEWEST * (now - per_byte[name]) if name in per_byte else now
         return replace(
-            state, costs=learn_row_costs(state.costs, sample), rows_per_byte=per_byte, other_s=round(sample.seconds, 4)
+            state,
+            costs=learn_row_costs(state.costs, sample),
+            rows_per_byte=per_byte,
+            other_s=round(sample.seconds, 4),
+            off=round(_newest(state.off, state.costs.off(sample)), 4),
         )
 
 
