@@ -91,6 +91,5 @@ class TestFigure1:
 
         # Ten times a tenth of a row per second.
         burst = Burst(at_s=0.5, times=10.0, until_s=2.0)
-        assert play_burst(network, dict.fromkeys(network.sources, 0.1), burst, decide)[-1].worth == pytest.approx(
-            reached, rel=1e-6
-        )
+        seconds = play_burst(network, dict.fromkeys(network.sources, 0.1), burst, decide)
+        assert seconds[-1].worth == pytest.approx(reached, rel=1e-6)
