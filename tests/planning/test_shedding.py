@@ -265,16 +265,16 @@ def test_where_rows_and_answers_are_too_much_answers_come_late_before_rows_are_s
 
 
 @pytest.mark.parametrize(
-    ("off", "headroom"),
+    ("over", "headroom"),
     [
         pytest.param(1.0, 0.08, id="8 % before epochs are known"),
-        pytest.param(0.02, 0.06, id="three times as much as they are off"),
+        pytest.param(0.015, 0.06, id="four times as much as they are longer than expected"),
         pytest.param(0.001, 0.03, id="3 % however exactly they are known"),
     ],
 )
-def test_the_surer_it_is_what_epochs_take_the_more_is_planned_into_them(off: float, headroom: float):
+def test_the_surer_it_is_what_epochs_take_the_more_is_planned_into_them(over: float, headroom: float):
     of = workload(BY_K)
-    state = Shedding(costs(of, {"q0": CAPACITY_S / ROWS}), off=off)
+    state = Shedding(costs(of, {"q0": CAPACITY_S / ROWS}), over=over)
     made, _ = decide_shedding(
         state, parts_of(of, of.queries, STREAMS), {}, SHED, Asked({"s": ROWS}, {}, 1.0, False, 1.0)
     )

@@ -20,7 +20,7 @@ from headrace.model import EpochDecision
 __all__ = ["SCHEMA", "TICK_S", "TRIGGER_S", "Feed", "Lag", "Seen"]
 
 SCHEMA = "ts TIMESTAMP, k INT, g INT, v INT, seq BIGINT"
-KEYS, TRIGGER_S = 200, 1.0
+KEYS, TRIGGER_S = 100, 1.0
 # Files come so often.
 TICK_S = 0.25
 

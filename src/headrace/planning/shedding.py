@@ -77,9 +77,8 @@ __all__ = [
 ]
 
 # Of an epoch's time that nothing is planned into, because no epoch is like the last: so many times as much as epochs of
-# late were longer or shorter than expected, between these bounds. One epoch in a hundred is as far off as three times
-# the mean.
-HEADROOM, HEADROOM_OFF = (0.03, 0.08), 3.0
+# late were longer than expected on average, between these bounds. One epoch in twenty is longer than that.
+HEADROOM, HEADROOM_OVER = (0.03, 0.08), 4.0
 # Of an epoch's time that is for the answers as long as they need it. Rows are not shed to let answers have more.
 ANSWERS = 0.2
 # How much of the most that answers have taken counts an epoch later: they come with some epochs and not with others.
@@ -203,7 +202,7 @@ class Shedding(Remembered):
     `panes` has by edge the accounts of its panes, while windows reach them; `queries` by query those of all its rows;
     `rows_per_byte` what files hold, by stream; `other_s` what the last epoch took besides the answers of aggregates;
     `between_s` what Spark takes between two epochs, on average; `answers_s` the most that answers have taken of late;
-    `off` how far epochs of late were from what they were expected to take, as a part of it.
+    `over` by which part of their time epochs of late were longer than expected, on average.
     """
 
     KIND: ClassVar[str] = "shedding"
@@ -218,13 +217,13 @@ class Shedding(Remembered):
     other_s: float = 0.0
     between_s: float = 0.0
     answers_s: float = 0.0
-    off: float = 1.0
+    over: float = 1.0
 
     @property
     def headroom(self) -> float:
         """The part of an epoch's time that nothing is planned into."""
         least, most = HEADROOM
-        return min(most, max(least, HEADROOM_OFF * self.off))
+        return min(most, max(least, HEADROOM_OVER * self.over))
 
     @property
     def outlives_queries(self) -> bool:

@@ -83,6 +83,27 @@ def test_a_query_with_never_loses_nothing_while_the_others_do(spark: Any, tmp_pa
     assert min(kept for *_, kept in results(tmp_path / "total")) < 1
 
 
+@pytest.mark.parametrize(
+    ("objective", "weights", "shares"),
+    [
+        pytest.param("throughput", {"by_key": 4.0}, (0.0, 0.68, 0.0), id="throughput serves the heaviest query first"),
+        pytest.param("fair", {}, (0.23, 0.23, 0.23), id="fairness gives all the same share"),
+        pytest.param("fair", {"by_key": 2.0}, (0.17, 0.34, 0.17), id="a weight of two gives twice the share"),
+    ],
+)
+def test_three_queries_that_want_the_same_time_get_what_the_objective_says(
+    spark: Any, tmp_path: Path, objective: str, weights: dict[str, float], shares: tuple[float, ...]
+):
+    """Of the rows of the burst, time is left for 8200 rows of all queries together."""
+    seen = Seen()
+    write_epochs(tmp_path / "in", tables()[:5])
+    run(spark, tmp_path, seen, weights=weights, flush=False, shedding="fit", objective=objective)
+    assert seen.shed_epochs == [4]
+    accounts = seen.manifests[4].shedding.queries
+    kept = tuple(1 - accounts[name].shed / BURST for name in ("total", "by_key", "finished"))
+    assert kept == pytest.approx(shares, abs=0.03)
+
+
 def test_scaled_sums_counts_and_averages_are_near_the_truth_and_say_how_near(spark: Any, tmp_path: Path):
     made, seen = tables(), Seen()
     write_epochs(tmp_path / "in", made)

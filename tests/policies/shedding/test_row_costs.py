@@ -69,14 +69,15 @@ def test_a_cost_has_an_error_and_an_edge_that_nobody_measured_costs_what_others_
     assert costs.keep_s("s>new") == pytest.approx((costs.keep_s("s>cheap") + costs.keep_s("s>dear")) / 2)
 
 
-def test_how_far_an_epoch_was_from_what_was_expected_is_known():
+def test_how_much_longer_an_epoch_was_than_expected_is_known():
     costs = RowCosts()
     for rows in (1_000, 30_000, 20_000, 10_000, 25_000):
         costs = learn_row_costs(costs, epoch(rows))
     sample = epoch(22_000, 0.5)
-    assert costs.off(sample) == pytest.approx(0.0, abs=0.01)
-    assert costs.off(replace(sample, seconds=2 * sample.seconds)) == pytest.approx(0.5, abs=0.01)
-    assert RowCosts().off(sample) == 1.0
+    assert costs.over(sample) == pytest.approx(0.0, abs=0.01)
+    assert costs.over(replace(sample, seconds=2 * sample.seconds)) == pytest.approx(0.5, abs=0.01)
+    assert costs.over(replace(sample, seconds=0.5 * sample.seconds)) == 0.0
+    assert RowCosts().over(sample) == 1.0
 
 
 def test_few_epochs_or_few_rows_say_nothing_to_shed_by():

@@ -181,7 +181,7 @@ class SheddingOperator:
             costs=learn_row_costs(state.costs, sample),
             rows_per_byte=per_byte,
             other_s=round(sample.seconds, 4),
-            off=round(_newest(state.off, state.costs.off(sample)), 4),
+            over=round(_newest(state.over, state.costs.over(sample)), 4),
         )
 
 

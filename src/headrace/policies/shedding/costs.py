@@ -84,15 +84,15 @@ class RowCosts:
         known = self.keep.get(edge)
         return float("inf") if known is None else known.error * self.keep_s(edge)
 
-    def off(self, sample: RowSample) -> float:
-        """How far an epoch was from what it was expected to take, as a part of the greater of both."""
+    def over(self, sample: RowSample) -> float:
+        """By which part of its time an epoch was longer than expected; 0 if it was not."""
         tasks_s = 0.0
         for stream, rows in sample.rows.items():
             evaluated = min(rows, sample.evaluated.get(stream, rows))
             tasks_s += self.read[stream].predict(evaluated, rows - evaluated) if stream in self.read else 0.0
         tasks_s += sum(self.keep[edge].predict(rows) for edge, rows in sample.kept.items() if edge in self.keep)
         expected = self.epoch.predict(tasks_s)
-        return abs(sample.seconds - expected) / max(sample.seconds, expected, LEAST_SECONDS)
+        return max(0.0, sample.seconds - expected) / max(sample.seconds, LEAST_SECONDS)
 
     def share_of(self, edge: str) -> float:
         """The part of its stream's rows that goes along an edge, 0 to 1; 1 where nothing was measured."""
