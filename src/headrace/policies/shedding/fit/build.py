@@ -100,7 +100,8 @@ def build_table(
     settings = settings or TableSettings()
     steps = Steps(before.steps if before else None)
     outlets = collect_outlets(place, tables, objective, row_prices or {}, steps)
-    high, gains = _most_useful(outlets, objective, most or {}), _gains(outlets)
+    high = _most_useful(outlets, objective, most or {})
+    gains = steps.do("gains", _gains, outlets.fair, outlets.gain, outlets.input_of, len(place.inputs))
     grid = steps.do("grid", _spread, high, gains, settings)
     bound: Array | None = None
     if outlets.fair:
@@ -151,11 +152,10 @@ def _error(outlets: Outlets, grid: Grid, bound: Array, worth: Array) -> Amount |
     return error if outlets.exact else float(error)
 
 
-def _gains(outlets: Outlets) -> tuple[Amount, ...]:
+def _gains(fair: bool, gain: Array, input_of: Array, inputs: int) -> tuple[Amount, ...]:
     """The most that one more row of each input can add to the worth."""
-    inputs = range(len(outlets.before))
-    mine = [outlets.gain[outlets.input_of == number].tolist() for number in inputs]
-    return tuple(max(each) if outlets.fair else sum(each) for each in mine)
+    mine = [gain[input_of == number].tolist() for number in range(inputs)]
+    return tuple(max(each) if fair else sum(each) for each in mine)
 
 
 def _spare_order(outlets: Outlets) -> tuple[int, ...]:

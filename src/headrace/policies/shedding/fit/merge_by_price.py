@@ -133,18 +133,15 @@ def _flows(
 ) -> Array:
     """Rows per second into each branch, by point: at two prices, mixed so that the capacity is used up."""
     low, high, part = filled
-    every = np.arange(chosen.shape[1])
-
-    def at(number: Array) -> Array:
-        point = chosen[number, every]
-        flows = np.empty((len(every), len(direct) + sum(len(each[0]) for each in children)), dtype=arriving.dtype)
-        flows[:, direct] = pays[number] * arriving[point]
-        for branches, around, picks, needs, rows_per_row in children:
-            met = Around(picks[number, around.numbers[:, point]], around.weights[:, point])
-            flows[:, branches] = met.blend(needs) * rows_per_row
-        return flows
-
-    return np.asarray(at(low) * (1 - part)[:, None] + at(high) * part[:, None])
+    count = len(part)
+    number, at = np.concatenate([low, high]), np.tile(np.arange(count), 2)
+    point = chosen[number, at]
+    flows = np.empty((2 * count, len(direct) + sum(len(each[0]) for each in children)), dtype=arriving.dtype)
+    flows[:, direct] = pays[number] * arriving[point]
+    for branches, around, picks, needs, rows_per_row in children:
+        met = Around(picks[number, around.numbers[:, point]], around.weights[:, point])
+        flows[:, branches] = met.blend(needs) * rows_per_row
+    return np.asarray(flows[:count] * (1 - part)[:, None] + flows[count:] * part[:, None])
 
 
 def _prices(outlets: Outlets, count: int) -> Array:
