@@ -101,7 +101,8 @@ def test_three_queries_that_want_the_same_time_get_what_the_objective_says(
     assert seen.shed_epochs == [4]
     accounts = seen.manifests[4].shedding.queries
     kept = tuple(1 - accounts[name].shed / BURST for name in ("total", "by_key", "finished"))
-    assert kept == pytest.approx(shares, abs=0.03)
+    # How many rows come is told from the bytes of their files.
+    assert kept == pytest.approx(shares, rel=0.1, abs=0.01)
 
 
 def test_scaled_sums_counts_and_averages_are_near_the_truth_and_say_how_near(spark: Any, tmp_path: Path):
