@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 from site_world import admitted, check, make_epochs, parts_of, play, write
+from world import admit
 
 from headrace.engine import describe_checkpoint
 from headrace.engine.links.folder import LinkFolder
 from headrace.engine.state.storage import LocalStorage
+from headrace.sites.watching import describe_sites
 
 # Some drivers are started one after the other; a busy machine takes its time.
 pytestmark = pytest.mark.timeout(1200)
@@ -39,10 +41,25 @@ def test_shipping_everything_across_a_restart(spark: Any, tmp_path: Path) -> Non
     assert late["paris", "r"] > 0
     received = left["hub"].ledger["r"]
     assert (received.used, received.rejected) == (admitted(tables)["r"].num_rows, 0)
-    status = describe_checkpoint(str(tmp_path / "state/hub"))
+    status = describe_sites([str(tmp_path / "state")])
     assert {(link["from"], link["to"], link["waiting_epochs"]) for link in status["links"]} == {
         (site, "hub", 0) for site in ("paris", "rome", "hub")
     }
+    assert {name: (site["epoch"], site["behind_us"]) for name, site in status["sites"].items()} == {
+        site: (manifest.epoch, 0) for site, manifest in left.items()
+    }
+    assert status["sites"]["hub"] == {**describe_checkpoint(str(tmp_path / "state/hub")), "behind_us": 0}
+    assert status["plan"]["strategy"] == "warehouse"
+    crossing = {(each["from"], each["to"]): each for each in status["crossings"]}
+    assert crossing.keys() == {("paris", "hub"), ("rome", "hub")}, "what a site sends to itself crosses nothing"
+    for ends, each in crossing.items():
+        mine = [link for link in status["links"] if (link["from"], link["to"]) == ends]
+        assert sum(link["sent_rows"] for link in mine) == sum(
+            admit(tables[stream, ends[0]], 20).rows.num_rows for stream in ("r", "f") if (stream, ends[0]) in tables
+        )
+        assert all(link["kept"] == 1 for link in mine)
+        assert each["bytes_per_s"] > 0
+        assert each["planned_bytes_per_s"] > 0
 
 
 def test_queries_at_all_sites_that_send_rows_and_panes_to_each_other(spark: Any, tmp_path: Path) -> None:

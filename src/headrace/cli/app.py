@@ -216,16 +216,26 @@ def explain(
 
 @app.command()
 def status(
-    checkpoint: CheckpointFolder,
+    checkpoints: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CHECKPOINT...",
+            help="The checkpoint folder of a pipeline, or of its sites, or one that holds these.",
+            show_default=False,
+        ),
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Progress, ledger, queries and recent decisions of a checkpoint, running or not."""
+    """Progress, ledger, queries and recent decisions of a checkpoint, or of the sites of a pipeline, running or not."""
     from headrace.cli.showing import show_status
-    from headrace.engine import describe_checkpoint
+    from headrace.cli.showing_sites import show_sites
+    from headrace.sites.watching import describe_sites
 
-    value = hidden(describe_checkpoint(checkpoint))
+    value = hidden(describe_sites(checkpoints))
     if as_json:
         typer.echo(json.dumps(value))
+    elif "sites" in value:
+        show_sites(value)
     else:
         show_status(value)
 

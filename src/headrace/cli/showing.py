@@ -12,8 +12,10 @@ from headrace.cli.showing_keyed import keyed_lines
 from headrace.units import format_bytes, format_duration
 
 __all__ = [
+    "engine_line",
     "epoch_line",
     "join_lines",
+    "link_lines",
     "live_view",
     "schedule_lines",
     "shedding_lines",
@@ -257,12 +259,12 @@ def rejected_lines(status: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _engine_line(engine: dict[str, Any]) -> str:
+def engine_line(engine: dict[str, Any]) -> str:
     """Whether an engine runs, in words.
 
-    >>> _engine_line({"owner": "process 7 on a", "alive": True})
+    >>> engine_line({"owner": "process 7 on a", "alive": True})
     'process 7 on a runs it'
-    >>> _engine_line({"owner": "process 7 on a", "alive": False})
+    >>> engine_line({"owner": "process 7 on a", "alive": False})
     'no engine runs it; the last one, process 7 on a, did not come to its end'
     """
     owner, alive = engine["owner"], engine["alive"]
@@ -278,7 +280,7 @@ def show_status(status: dict[str, Any]) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    console.print(f"checkpoint {status['checkpoint']}: {_engine_line(status['engine'])}", highlight=False, markup=False)
+    console.print(f"checkpoint {status['checkpoint']}: {engine_line(status['engine'])}", highlight=False, markup=False)
     if status["epoch"] < 0:
         console.print("no epoch has been committed yet")
         return

@@ -10,7 +10,7 @@ from headrace.engine.spark.judge import judge
 from headrace.engine.spark.session import build_session
 from headrace.engine.state.checkpoint import Manifest
 from headrace.engine.watch.hooks import Hooks
-from headrace.engine.watch.status import describe, describe_checkpoint
+from headrace.engine.watch.status import checkpoints_in, describe, describe_checkpoint
 
 __all__ = [
     "Hooks",
@@ -18,6 +18,7 @@ __all__ = [
     "Run",
     "ask_checkpoint",
     "build_session",
+    "checkpoints_in",
     "describe",
     "describe_checkpoint",
     "judge",

@@ -220,6 +220,7 @@ class _Starting:
         )  # fmt: skip
         run = Run(parts, query, self.once, flush)
         page.lag = built.shedding.behind = run.waiting_rows
+        page.links = self.links.sending.meters
         built.shedding.between = run.between_epochs_s
         intake.apply = run._set_intake if self.paced and not self.once else None
         return run

@@ -59,7 +59,7 @@ class ReadLinkFiles:
 
 @dataclass(frozen=True)
 class SealLinkFiles:
-    """Says what files are: their position, and name, size and checksum."""
+    """Says what files are: their position, and name, size, checksum and rows."""
 
     files: tuple[tuple[str, str], ...]  # folder and name
 
@@ -67,7 +67,8 @@ class SealLinkFiles:
         for number in numbers:
             folder, name = self.files[number]
             data = _content(f"{folder}/{name}")
-            yield number, LinkFile(name, len(data), zlib.crc32(data))
+            rows = pq.read_metadata(pa.BufferReader(data)).num_rows
+            yield number, LinkFile(name, len(data), zlib.crc32(data), rows)
 
 
 def _content(uri: str) -> pa.Buffer:

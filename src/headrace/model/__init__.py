@@ -54,7 +54,7 @@ from headrace.model.keyed import (
     Rounds,
 )
 from headrace.model.ledger import Entry
-from headrace.model.link import Link, LinkEnds, LinkEpoch, LinkFile, LinkReceipt, LinkSettings
+from headrace.model.link import Link, LinkEnds, LinkEpoch, LinkFile, LinkMeter, LinkReceipt, LinkSettings
 from headrace.model.message import DECODINGS, MESSAGE_COLUMNS, PLACE, Decoding
 from headrace.model.moves import Isolate, Move, Split, Stay
 from headrace.model.network import Network
@@ -95,6 +95,7 @@ from headrace.model.remembered import Remembered
 from headrace.model.selection import Selection, Term, Unfolding
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.sink import Output, SinkSpec
+from headrace.model.site_plan import Crossing, SitePlan
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, PANES, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
 from headrace.model.table import (
@@ -168,6 +169,7 @@ __all__ = [
     "Comparison",
     "CountTest",
     "Counts",
+    "Crossing",
     "CumulativeWindow",
     "DataType",
     "Decoding",
@@ -206,6 +208,7 @@ __all__ = [
     "LinkEnds",
     "LinkEpoch",
     "LinkFile",
+    "LinkMeter",
     "LinkReceipt",
     "LinkSettings",
     "Lookup",
@@ -251,6 +254,7 @@ __all__ = [
     "SinkSpec",
     "SinkTerms",
     "Site",
+    "SitePlan",
     "SlidingWindow",
     "Snapshot",
     "Source",

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.ledger import Entry
+from headrace.model.site_plan import SitePlan
+from headrace.units import SECOND_US
 
-__all__ = ["Link", "LinkEnds", "LinkEpoch", "LinkFile", "LinkReceipt", "LinkSettings"]
+__all__ = ["Link", "LinkEnds", "LinkEpoch", "LinkFile", "LinkMeter", "LinkReceipt", "LinkSettings"]
 
 # Some minutes of a busy link; a disk that is shared by several must have room for it.
 DEFAULT_LIMIT_BYTES = 10_000_000_000
@@ -46,11 +48,12 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class LinkFile:
-    """A file of a link, with its size and checksum."""
+    """A file of a link, with its size, checksum and rows."""
 
     name: str
     bytes: int
     crc: int
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,9 @@ class LinkEpoch:
     """What a sender's epoch put on a link: its files, and the watermark and ledger of the streams behind them.
 
     `before` is the epoch sent before it, -1 if it is the first: from one to the next nothing can be missing unnoticed.
-    `total_bytes` are those of all files that were ever sent along the link. Panes that begin before `since_us` are not
-    sent: their rows came before anybody had asked for them.
+    `total_bytes` and `total_rows` are those of all files that were ever sent along the link, `first_us` and `last_us`
+    the first and last event time of the streams behind it. Panes that begin before `since_us` are not sent: their rows
+    came before anybody had asked for them.
     """
 
     link: str
@@ -71,6 +75,9 @@ class LinkEpoch:
     ledger: Mapping[str, Entry] = field(default_factory=dict)
     total_bytes: int = 0
     since_us: int | None = None
+    total_rows: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
 
     def __post_init__(self) -> None:
         if not -1 <= self.before < self.epoch:
@@ -80,6 +87,24 @@ class LinkEpoch:
     def bytes(self) -> int:
         """Of all its files."""
         return sum(file.bytes for file in self.files)
+
+    @property
+    def rows(self) -> int:
+        """Of all its files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """Bytes that the link has carried per second of event time; None while its streams have none behind them."""
+        if self.first_us is None or self.last_us is None or self.last_us <= self.first_us:
+            return None
+        return self.total_bytes * SECOND_US / (self.last_us - self.first_us)
+
+    @property
+    def kept(self) -> float | None:
+        """Rows that the link has carried per row that its streams admitted; None before the first."""
+        used = sum(entry.used for entry in self.ledger.values())
+        return self.total_rows / used if used else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +118,24 @@ class LinkReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkMeter:
+    """How far a link's sender is, what the link has carried since it began, and what waits for its receiver."""
+
+    link: Link
+    epoch: int
+    bytes: int
+    rows: int
+    waiting_epochs: int
+    waiting_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinkEnds:
-    """The links that begin and end at a site, and where they are; a pipeline that runs at one site has none."""
+    """The links that begin and end at a site, where they are, and the plan behind them; none without sites."""
 
     path: str = ""
     sends: tuple[Link, ...] = ()
     receives: tuple[Link, ...] = ()
     limit_bytes: int = DEFAULT_LIMIT_BYTES
+    site: str = ""
+    plan: SitePlan = field(default_factory=SitePlan)

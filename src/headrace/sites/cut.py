@@ -34,6 +34,7 @@ from headrace.model import (
     RowsAggregate,
     Scan,
     SinkSpec,
+    SitePlan,
     Source,
     Step,
     StepFunction,
@@ -64,12 +65,13 @@ _TIMESTAMP = DataType(Kind.TIMESTAMP)
 
 @dataclass(frozen=True)
 class SitePart:
-    """What one site runs, and the links that begin and end there."""
+    """What one site runs, the links that begin and end there, and the plan behind the cut."""
 
     site: str
     pipeline: Pipeline
     sends: tuple[Link, ...] = ()
     receives: tuple[Link, ...] = ()
+    plan: SitePlan = field(default_factory=SitePlan)
 
 
 def cut_as_placed(pipeline: Pipeline) -> dict[str, SitePart]:
@@ -332,7 +334,8 @@ class _Draft:
         )  # fmt: skip
         links = [replace(link, back=link.sender in self._reached(link.receiver)) for link in self.links]
         sends = tuple(link for link in links if link.sender == site)
-        return SitePart(site, mine, sends, tuple(link for link in links if link.receiver == site))
+        receives = tuple(link for link in links if link.receiver == site)
+        return SitePart(site, mine, sends, receives, self.where.plan)
 
     def _reached(self, site: str) -> set[str]:
         """The sites that something of a site can come to, itself included."""

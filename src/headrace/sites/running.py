@@ -31,7 +31,7 @@ def ends_of(part: SitePart, limited: bool = True) -> LinkEnds:
         return LinkEnds()
     assert part.pipeline.links.path is not None
     limit = part.pipeline.links.limit_bytes if limited else NO_LIMIT
-    return LinkEnds(part.pipeline.links.path, part.sends, part.receives, limit)
+    return LinkEnds(part.pipeline.links.path, part.sends, part.receives, limit, part.site, part.plan)
 
 
 def in_order(parts: Mapping[str, SitePart]) -> tuple[str, ...] | None:

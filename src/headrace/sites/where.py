@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace import errors
 from headrace.errors import SpecError
-from headrace.model import Pipeline
-from headrace.planning import place, plan_pipeline
+from headrace.model import Crossing, Pipeline, SitePlan
+from headrace.planning import Placed, place, plan_pipeline
 from headrace.policies.placement import Infeasible, Placement, Problem
 
 __all__ = ["Where", "where_placed"]
@@ -18,12 +18,13 @@ __all__ = ["Where", "where_placed"]
 class Where:
     """By query the site of its answers, and the births, as stream and site, whose rows are filtered before they travel.
 
-    At `partial` births all aggregates over the stream are begun.
+    At `partial` births all aggregates over the stream are begun. `plan` is what the placement has sites send.
     """
 
     queries: Mapping[str, str]
     filtered: frozenset[tuple[str, str]] = frozenset()
     partial: frozenset[tuple[str, str]] = frozenset()
+    plan: SitePlan = field(default_factory=SitePlan)
 
 
 def where_placed(pipeline: Pipeline) -> Where:
@@ -43,7 +44,17 @@ def where_placed(pipeline: Pipeline) -> Where:
         for stream, site in births
         if any(part.startswith(f"{stream}@{site} ") and at == site for part, at in sites.items())
     )
-    return Where(queries, filtered, frozenset(birth for birth in births if _is_partial(placed.found, problem, *birth)))
+    partial = frozenset(birth for birth in births if _is_partial(placed.found, problem, *birth))
+    return Where(queries, filtered, partial, plan_of(placed))
+
+
+def plan_of(placed: Placed) -> SitePlan:
+    """What a placement has sites send to each other."""
+    if isinstance(placed.found, Infeasible):
+        return SitePlan(placed.strategy, placed.found.reason)
+    network, links = placed.problem.network, placed.problem.links_of(placed.found.sites)
+    crossings = (Crossing(a, b, rate, network.distance_ms(a, b)) for (a, b), rate in sorted(links.items()))
+    return SitePlan(placed.strategy, placed.found.reason, tuple(crossings))
 
 
 def _is_partial(found: Placement, problem: Problem, stream: str, site: str) -> bool:

@@ -31,6 +31,8 @@ from headrace.model import (
     JoinState,
     JoinWay,
     KeyedMeasures,
+    Link,
+    LinkMeter,
     Observed,
     Residence,
     Shed,
@@ -75,6 +77,7 @@ def decision(epoch: int, **parts: Any) -> EpochDecision:
 def test_every_number_is_on_the_page() -> None:
     page = MetricsPage()
     page.lag = lambda: {"s": 12}
+    page.links = lambda: [LinkMeter(Link("s_1", "rome", "hub", "s_1", "s"), 6, 900, 40, 2, 300)]
     page.decided(decision(6, idle=(Idle("silent", "60 s"),), intake=Intake(500, "first")))
     page.decided(
         decision(
@@ -120,6 +123,11 @@ def test_every_number_is_on_the_page() -> None:
         "headrace_keyed_moved_bytes_total": {("q",): 90},
         "headrace_keyed_waiting": {("q",): 2},
         "headrace_keyed_spilled": {("q",): 1},
+        "headrace_link_bytes_total": {("s_1", "rome", "hub"): 900},
+        "headrace_link_rows_total": {("s_1", "rome", "hub"): 40},
+        "headrace_link_epoch": {("s_1", "rome", "hub"): 6},
+        "headrace_link_waiting_bytes": {("s_1", "rome", "hub"): 300},
+        "headrace_link_waiting_epochs": {("s_1", "rome", "hub"): 2},
         "headrace_decisions_total": {
             ("idle",): 1, ("flush",): 1, ("schedule",): 0, ("intake",): 2, ("flow",): 0, ("shedding",): 1,
         },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.engine.links.folder import LinkFolder
@@ -11,7 +12,7 @@ from headrace.engine.spark.jobs import Jobs
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.errors import StateError
 from headrace.kernels.link_files import SealLinkFiles
-from headrace.model import Entry, Link, LinkEpoch, LinkFile, TimeWindow
+from headrace.model import Entry, Link, LinkEpoch, LinkFile, LinkMeter, TimeWindow
 from headrace.policies import settled_until, watermark_of
 from headrace.units import format_bytes
 
@@ -99,6 +100,15 @@ class Sending:
             self._pause(_LOOK_S)
             self.trim()
 
+    def meters(self) -> list[LinkMeter]:
+        """By link what it has carried, and what of it its receiver has not taken."""
+        found = []
+        for folder in self._folders:
+            last, ahead = self._last.get(folder.link.id), dict(self._ahead.get(folder.link.id, {}))
+            carried = (-1, 0, 0) if last is None else (last.epoch, last.total_bytes, last.total_rows)
+            found.append(LinkMeter(folder.link, *carried, len(ahead), sum(ahead.values())))
+        return found
+
     def _full(self, receives: bool) -> str | None:
         links = [folder.link for folder in self._folders if not (receives and folder.link.back)]
         return next((link.id for link in links if sum(self._ahead[link.id].values()) > self._limit), None)
@@ -123,8 +133,16 @@ class Sending:
         ledger = {stream: manifest.ledger.get(stream, Entry()) for stream in streams}
         before = -1 if last is None else last.epoch
         since = manifest.queries[link.query].since_us if link.panes is not None else None
-        total = sum(file.bytes for file in files) + (0 if last is None else last.total_bytes)
-        epoch = LinkEpoch(link.id, self._checkpoint.id, manifest.epoch, before, files, watermark, ledger, total, since)
+        sent = LinkEpoch(link.id, self._checkpoint.id, manifest.epoch, before, files, watermark, ledger)
+        clocks = [manifest.clocks[stream] for stream in streams if stream in manifest.clocks]
+        epoch = replace(
+            sent,
+            total_bytes=sent.bytes + (0 if last is None else last.total_bytes),
+            total_rows=sent.rows + (0 if last is None else last.total_rows),
+            since_us=since,
+            first_us=min((clock.first_us for clock in clocks if clock.first_us is not None), default=None),
+            last_us=max((clock.last_us for clock in clocks if clock.last_us is not None), default=None),
+        )
         folder.send(epoch)
         self._last[link.id] = epoch
         self._ahead[link.id][epoch.epoch] = epoch.bytes

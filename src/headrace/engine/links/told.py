@@ -11,7 +11,7 @@ from headrace.engine.state.storage import Storage
 from headrace.errors import CorruptStateError
 from headrace.model import Link, LinkEnds, LinkEpoch, plain, restored
 
-__all__ = ["describe_links", "note_ends"]
+__all__ = ["describe_links", "ends_told", "note_ends"]
 
 _ENDS = "links.json"
 
@@ -23,15 +23,19 @@ def note_ends(storage: Storage, ends: LinkEnds) -> None:
     storage.replace(_ENDS, seal(told))
 
 
-def describe_links(checkpoint: Storage, open_: Callable[[str], Storage]) -> list[dict[str, Any]]:
-    """The links of a checkpoint: both ends, how far each is, and what is on its way."""
+def ends_told(checkpoint: Storage) -> LinkEnds:
+    """Which site a checkpoint is of, and its links; none if it is of a pipeline that runs at one site."""
     data = checkpoint.read(_ENDS)
     if data is None:
-        return []
+        return LinkEnds()
     try:
-        ends = restored(LinkEnds, unseal(data, f"{checkpoint.root}/{_ENDS}"))
+        return restored(LinkEnds, unseal(data, f"{checkpoint.root}/{_ENDS}"))
     except ValueError as exc:
         raise CorruptStateError(f"{checkpoint.root}/{_ENDS} tells of no links: {exc}") from exc
+
+
+def describe_links(ends: LinkEnds, open_: Callable[[str], Storage]) -> list[dict[str, Any]]:
+    """The links of a site: both ends, how far each is, what it has carried, and what is on its way."""
     links = dict.fromkeys((*ends.sends, *ends.receives))
     return [_described(link, open_(f"{ends.path}/{link.id}")) for link in links]
 
@@ -45,7 +49,10 @@ def _epoch(folder: LinkFolder, number: int) -> LinkEpoch | None:
 
 
 def _described(link: Link, storage: Storage) -> dict[str, Any]:
-    """`waiting` counts epochs that the receiver has not committed, and their bytes; times are those of events."""
+    """`waiting` counts epochs that the receiver has not committed, and their bytes; times are those of events.
+
+    `bytes_per_s` is per second of event time, None before there is any; `kept` is rows sent per row admitted.
+    """
     folder = LinkFolder(link, storage)
     receipt, sent = folder.receipt(), folder.sent()
     received = -1 if receipt is None else receipt.epoch
@@ -53,15 +60,20 @@ def _described(link: Link, storage: Storage) -> dict[str, Any]:
     waiting = [epoch for number, epoch in epochs.items() if number > received]
     marks = [epochs[number].watermark_us if number in epochs else None for number in (*sent[-1:], received)]
     last, there = marks[0], marks[-1]
+    newest = epochs.get(sent[-1]) if sent else None
     return {
         "link": link.id,
         "from": link.sender,
         "to": link.receiver,
         "stream": link.stream,
+        "query": link.query,
         "sent_epoch": sent[-1] if sent else -1,
         "received_epoch": received,
         "carries": "rows" if link.panes is None else "panes",
-        "sent_bytes": epochs[sent[-1]].total_bytes if sent and sent[-1] in epochs else 0,
+        "sent_bytes": 0 if newest is None else newest.total_bytes,
+        "sent_rows": 0 if newest is None else newest.total_rows,
+        "bytes_per_s": None if newest is None else newest.bytes_per_s,
+        "kept": None if newest is None else newest.kept,
         "waiting_epochs": len(waiting),
         "waiting_bytes": sum(epoch.bytes for epoch in waiting),
         "lag_us": None if last is None or there is None else last - there,

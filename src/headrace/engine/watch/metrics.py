@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.engine.state.checkpoint import Manifest
 from headrace.hiding import hide
-from headrace.model import EpochDecision, JoinDecision, KeyedDecision, KeyedMeasures, KeyedState
+from headrace.model import EpochDecision, JoinDecision, KeyedDecision, KeyedMeasures, KeyedState, LinkMeter
 
 __all__ = ["METRICS", "Metric", "MetricsPage", "waiting_rows"]
 
@@ -67,6 +67,11 @@ METRICS = (
     Metric("headrace_keyed_moved_bytes_total", "counter", "Bytes of state moved since its checkpoint began."),
     Metric("headrace_keyed_waiting", "gauge", "Mini-partitions whose rows waited in the last epoch, from 0."),
     Metric("headrace_keyed_spilled", "gauge", "Mini-partitions whose state was on disk in the last epoch, from 0."),
+    Metric("headrace_link_bytes_total", "counter", "Bytes of files that a link has carried since it began."),
+    Metric("headrace_link_rows_total", "counter", "Rows or panes that a link has carried since it began."),
+    Metric("headrace_link_epoch", "gauge", "The last epoch of this site that was sent along a link; -1 before any."),
+    Metric("headrace_link_waiting_bytes", "gauge", "Bytes of a link that its receiver has not taken, from 0."),
+    Metric("headrace_link_waiting_epochs", "gauge", "Epochs of a link that its receiver has not taken, from 0."),
     Metric("headrace_decisions_total", "counter",
            "Decisions of this process by kind: idle, flush, schedule, intake, flow, shedding; what stays counts once."),
 )  # fmt: skip
@@ -99,6 +104,7 @@ class MetricsPage:
         self._epochs = {"false": 0, "true": 0}
         self._decisions: dict[str, int] = {}
         self.lag: Callable[[], Mapping[str, int]] = dict
+        self.links: Callable[[], Sequence[LinkMeter]] = list
 
     def decided(self, decision: EpochDecision) -> None:
         """To be called with every decision."""
@@ -117,9 +123,9 @@ class MetricsPage:
 
     def text(self) -> str:
         """The page: every metric with its help and its samples, if it has any."""
-        lag_rows = self.lag()
+        lag_rows, links = self.lag(), self.links()
         with self._lock:
-            samples = dict(self._samples(lag_rows))
+            samples = {**dict(self._samples(lag_rows)), **dict(_of_links(links))}
         lines: list[str] = []
         for metric in METRICS:
             lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
@@ -198,6 +204,15 @@ def _of_keyed_state(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
 def _of_expectations(manifest: Manifest) -> Iterator[tuple[str, list[Sample]]]:
     unmet: list[Sample] = [({"owner": e.owner, "expectation": e.text}, e.unmet) for e in manifest.expected]
     yield "headrace_unmet_epochs_total", unmet
+
+
+def _of_links(links: Sequence[LinkMeter]) -> Iterator[tuple[str, list[Sample]]]:
+    numbers = {"bytes_total": "bytes", "rows_total": "rows", "epoch": "epoch", "waiting_bytes": "waiting_bytes",
+               "waiting_epochs": "waiting_epochs"}  # fmt: skip
+    for name, attribute in numbers.items():
+        ends = ({"link": m.link.id, "from": m.link.sender, "to": m.link.receiver} for m in links)
+        values = (float(getattr(each, attribute)) for each in links)
+        yield f"headrace_link_{name}", list(zip(ends, values, strict=True))
 
 
 def _kinds(decision: EpochDecision) -> dict[str, Any]:

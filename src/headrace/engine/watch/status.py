@@ -5,27 +5,45 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from headrace.engine.links.told import describe_links
+from headrace.engine.links.told import describe_links, ends_told
 from headrace.engine.sources.rejected import RejectedRows
 from headrace.engine.spark.session import build_session
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
-from headrace.engine.state.storage import is_remote, open_storage
+from headrace.engine.state.storage import Storage, is_remote, open_storage
 from headrace.engine.state.workload import Description, description_of
 from headrace.errors import CorruptStateError, SpecError
 from headrace.hiding import hide
 from headrace.model import Snapshot, plain
 from headrace.planning import Kept, Shedding, Workload
 
-__all__ = ["describe", "describe_checkpoint"]
+__all__ = ["checkpoints_in", "describe", "describe_checkpoint"]
 
 # Decisions shown; the log keeps a few more.
 SHOWN = 5
 
 
+def checkpoints_in(root: str) -> list[str]:
+    """The checkpoint at a path or URI, or those in the folders there, as a pipeline with sites has them; none if it has
+    none."""
+    storage = _open(root)
+    if _is_checkpoint(storage):
+        return [root]
+    inner = [f"{root.rstrip('/')}/{name}" for name in storage.names("") if not name.startswith(".")]
+    return [each for each in inner if _is_checkpoint(_open(each))]
+
+
+def _open(root: str) -> Storage:
+    return open_storage(root, build_session("status") if is_remote(root) else None)
+
+
+def _is_checkpoint(storage: Storage) -> bool:
+    return storage.read("headrace.json") is not None or bool(storage.names("manifests"))
+
+
 def describe_checkpoint(root: str) -> dict[str, Any]:
     """Status of the checkpoint at a path or URI."""
-    storage = open_storage(root, build_session("status") if is_remote(root) else None)
-    if storage.read("headrace.json") is None and not storage.names("manifests"):
+    storage = _open(root)
+    if not _is_checkpoint(storage):
         raise SpecError(f"{root} is not a checkpoint; give the folder named by 'checkpoint' in the pipeline file")
     checkpoint = Checkpoint(storage)
     checkpoint.check_version()
@@ -41,11 +59,12 @@ def describe_checkpoint(root: str) -> dict[str, Any]:
     workload = None if manifest is None else description_of(checkpoint, manifest)
     rejected = RejectedRows(storage).account()
     described = describe(storage.root, manifest, workload)
-    links = describe_links(
-        storage, lambda place: open_storage(place, build_session("status") if is_remote(place) else None)
-    )
+    ends = ends_told(storage)
+    links = describe_links(ends, _open)
     return {
         **described,
+        "site": ends.site or None,
+        "plan": plain(ends.plan) if ends.site else None,
         "links": links,
         "engine": asdict(checkpoint.holder()),
         "rejected": rejected,
