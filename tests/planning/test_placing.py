@@ -11,6 +11,7 @@ import pytest
 from headrace.model import Network, Pipeline, PlacementSettings, Query, Site, Stream
 from headrace.model.stream import Rate
 from headrace.planning import KnownRates, explain, explain_text, place, placement_problem, plan_pipeline
+from headrace.planning.partial import panes_name
 from headrace.planning.rates import selectivity, stream_flow
 from headrace.policies.placement import Infeasible, Placement, Problem
 
@@ -71,6 +72,28 @@ def test_what_was_measured_takes_the_place_of_guesses(pipeline_of: Callable[...,
     sent = {flow.source: flow.bytes_per_s for flow in problem.flows if flow.source.startswith("packets@paris")}
     assert sent["packets@paris"] == 250 * stream_flow(pipeline.stream("packets"), known).row_bytes, "half is born there"
     assert any(part.name.startswith("partial") and "paris" in part.name for part in problem.parts)
+
+
+def test_what_links_have_told_takes_the_place_of_guesses_at_each_site(pipeline_of: Callable[..., Pipeline]):
+    pipeline = pipeline_of(q=SUM)
+    (demand,) = plan_pipeline(pipeline)[0].plans["q"].demands
+    name = panes_name(demand.synopsis, 0, demand.measures, 120_000_000)
+
+    def flows(known: KnownRates | None) -> dict[str, float]:
+        return {flow.source.partition(" [")[0]: flow.bytes_per_s for flow in problem_of(pipeline, known).flows}
+
+    births = {("packets", "paris"): 500.0, ("packets", "rome"): 2000.0}
+    partial = "partial groups for q at packets@rome"
+    # As many panes as a row makes, each of so many bytes as files have for those of its types.
+    few, packed = (KnownRates(births=births, sent_panes={name: 1e-3}, pane_packing=by) for by in (1.0, 0.25))
+    assert flows(few)[partial] == 4 * flows(packed)[partial]
+    assert flows(few)[partial] == 4 * flows(few)[partial.replace("rome", "paris")]
+    passed = KnownRates(births=births, travelled={("packets", "rome"): 0.5})
+    rows = {f.target: f.bytes_per_s for f in problem_of(pipeline, passed).flows if f.target.startswith("partial")}
+    assert rows[partial] == pytest.approx(4 * 5 * rows[partial.replace("rome", "paris")]), "a tenth is guessed"
+    two = pipeline_of(q=SUM, n="SELECT src, COUNT(*) AS n FROM packets [WINDOW 1 min] WHERE port = 81 GROUP BY src")
+    unknown = {f.target: f.bytes_per_s for f in problem_of(two, passed).flows if f.target == partial}
+    assert unknown[partial] == pytest.approx(rows[partial] / 5), "rows of several filters tell of none"
 
 
 def test_queries_that_share_a_synopsis_share_its_parts(pipeline_of: Callable[..., Pipeline]):

@@ -11,6 +11,7 @@ from headrace.cli.app import _run
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.storage import LocalStorage
 from headrace.errors import SpecError
+from headrace.model import LinkMeasure, SiteMeasures, plain
 from headrace.sites.watching import as_one, describe_sites
 
 
@@ -66,26 +67,25 @@ def test_sites_of_two_pipelines_are_told_apart_by_their_folders() -> None:
 def test_what_crosses_is_summed_over_links_and_told_beside_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     from headrace.cli.showing_sites import show_sites
 
-    def link(name: str, sender: str, rate: float | None) -> dict[str, object]:
-        return {
-            "link": name, "from": sender, "to": "hub", "stream": "r", "query": name, "sent_epoch": 1, "lag_us": 0,
-            "received_epoch": 1, "carries": "rows", "sent_bytes": 100, "bytes_per_s": rate, "waiting_epochs": 0,
-            "waiting_bytes": 0,
-        }  # fmt: skip
+    def measured(sender: str, *carried: int, seconds: int | None = 10) -> dict[str, SiteMeasures]:
+        last = None if seconds is None else seconds * 1_000_000
+        links = {str(i): LinkMeasure("hub", "r", size, 5, 9, 8.0, 0, last) for i, size in enumerate(carried)}
+        return {sender: SiteMeasures(7, links=links)}
 
     crossings = [{"sender": a, "receiver": "hub", "bytes_per_s": 50.0, "distance_ms": 10.0} for a in ("rome", "oslo")]
     left = Manifest(-1, -1)
     hub = {
         "checkpoint": "s/hub", "site": "hub", "epoch": left.epoch, "engine": {"owner": None, "alive": None},
-        "plan": {"strategy": "edge", "crossings": crossings},
-        "links": [link("a", "rome", 20.0), link("b", "rome", 10.0), link("c", "hub", 7.0), link("d", "paris", None)],
+        "plan": {"strategy": "edge", "crossings": crossings}, "links": [],
+        "measured": plain(measured("rome", 200, 100) | measured("paris", 40, seconds=None) | measured("hub", 7)),
     }  # fmt: skip
-    whole = as_one([hub])
-    assert {(c["from"], c["sent_bytes"], c["bytes_per_s"], c["planned_bytes_per_s"]) for c in whole["crossings"]} == {
-        ("rome", 200, 30.0, 50.0), ("oslo", 0, None, 50.0), ("paris", 100, None, 0.0),
-    }  # fmt: skip
+    rome = {**hub, "checkpoint": "s/rome", "site": "rome", "measured": {"rome": {"epoch": 6}}, "plan": None}
+    whole = as_one([rome, hub])
+    assert {(c["sender"], c["bytes"], c["bytes_per_s"], c["planned_bytes_per_s"]) for c in whole["crossings"]} == {
+        ("rome", 300, 30.0, 50.0), ("oslo", 0, None, 50.0), ("paris", 40, None, 0.0),
+    }, "the newest of what sites have told of each other counts"  # fmt: skip
     show_sites(whole)
     text = capsys.readouterr().out
-    assert "from rome to hub: 30 B/s, planned 50 B/s; 10 ms away" in text
-    assert "from oslo to hub: nothing as yet, planned 50 B/s; 10 ms away" in text
+    assert "from rome to hub: 300 B as yet, 30 B/s, planned 50 B/s; 10 ms away" in text
+    assert "from oslo to hub: 0 B as yet, planned 50 B/s; 10 ms away" in text
     assert "bytes/s times ms (edge): 300 measured, 1,000 planned" in text

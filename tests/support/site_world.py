@@ -22,8 +22,11 @@ from world import make_epochs as make_rows
 from headrace.engine import Hooks, Manifest, build_session, start
 from headrace.engine.state.storage import open_storage
 from headrace.language import load_pipeline
+from headrace.model import SitePlan
+from headrace.planning import KnownRates, place, plan_pipeline
 from headrace.sites import SitePart, Where, cut, cut_as_placed
 from headrace.sites.running import ends_of, run_to_the_end
+from headrace.sites.where import plan_of
 
 BIRTHS = {"r": ("paris", "rome", "hub"), "f": ("rome",)}
 LATENESS_S = 20
@@ -84,6 +87,12 @@ def parts_of(home: Path, strategy: str) -> dict[str, SitePart]:
         sites = tuple(replace(site, streams=()) if site.proxy else site for site in pipeline.sites)
         pipeline = replace(pipeline, sites=sites, queries=tuple(q for q in pipeline.queries if q.name in AT_HUB))
     return cut(pipeline, WHERE[strategy]) if strategy in WHERE else cut_as_placed(pipeline)
+
+
+def placed_by(home: Path, known: KnownRates) -> SitePlan:
+    """What the pipeline's strategy would have sites send by what was measured."""
+    pipeline = load_pipeline(home / "p.yml")
+    return plan_of(place(pipeline, plan_pipeline(pipeline)[0], known))
 
 
 def play(

@@ -12,6 +12,7 @@ from headrace.cli.showing_keyed import keyed_lines
 from headrace.units import format_bytes, format_duration
 
 __all__ = [
+    "crossing_lines",
     "engine_line",
     "epoch_line",
     "join_lines",
@@ -220,6 +221,32 @@ on the way
     ]
 
 
+def crossing_lines(status: dict[str, Any]) -> list[str]:
+    """What crosses between sites per second of event time, beside what the placement counted on.
+
+    >>> one = {"sender": "rome", "receiver": "hub", "distance_ms": 25.0, "bytes": 9000, "bytes_per_s": 3000.0,
+    ...        "planned_bytes_per_s": 4000.0}
+    >>> print(*crossing_lines({"plan": {"strategy": "optimal"}, "crossings": [one]}), sep="\\n")
+    from rome to hub: 9 kB as yet, 3 kB/s, planned 4 kB/s; 25 ms away
+    bytes/s times ms (optimal): 75,000 measured, 100,000 planned
+    """
+    if not status.get("plan"):
+        return []
+    lines, measured, planned = [], 0.0, 0.0
+    for each in status["crossings"]:
+        distance, rate, counted_on = each["distance_ms"] or 0.0, each["bytes_per_s"], each["planned_bytes_per_s"]
+        measured += (rate or 0.0) * distance
+        planned += counted_on * distance
+        known = "" if rate is None else f"{format_bytes(int(rate))}/s, "
+        away = f"; {distance:g} ms away" if each["distance_ms"] is not None else ""
+        lines.append(
+            f"from {each['sender']} to {each['receiver']}: {format_bytes(each['bytes'])} as yet, {known}"
+            f"planned {format_bytes(int(counted_on))}/s{away}"
+        )
+    lines.append(f"bytes/s times ms ({status['plan']['strategy']}): {measured:,.0f} measured, {planned:,.0f} planned")
+    return lines
+
+
 def expected_lines(status: dict[str, Any]) -> list[str]:
     """What is expected and was not so, and what was there instead.
 
@@ -290,6 +317,7 @@ def show_status(status: dict[str, Any]) -> None:
     for line in (
         *expected_lines(status),
         *link_lines(status),
+        *crossing_lines(status),
         *table_lines(status),
         *join_lines(status),
         *keyed_lines(status),

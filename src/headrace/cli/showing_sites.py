@@ -7,10 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.showing import PLAIN_WIDTH, engine_line, link_lines, when
+from headrace.cli.showing import PLAIN_WIDTH, crossing_lines, engine_line, link_lines, when
 from headrace.units import format_bytes, format_duration
 
-__all__ = ["crossing_lines", "show_sites"]
+__all__ = ["show_sites"]
 
 
 def show_sites(status: dict[str, Any]) -> None:
@@ -59,27 +59,3 @@ def _problems(sites: dict[str, dict[str, Any]]) -> list[str]:
         states = site.get("queries", {}).items()
         found += [f"{name}: query {query} failed: {each['cause']}" for query, each in states if each["cause"]]
     return found
-
-
-def crossing_lines(status: dict[str, Any]) -> list[str]:
-    """What crosses between sites per second of event time, beside what the placement counted on.
-
-    >>> one = {"from": "rome", "to": "hub", "distance_ms": 25.0, "sent_bytes": 9000, "bytes_per_s": 3000.0,
-    ...        "planned_bytes_per_s": 4000.0}
-    >>> print(*crossing_lines({"plan": {"strategy": "optimal"}, "crossings": [one]}), sep="\\n")
-    from rome to hub: 3 kB/s, planned 4 kB/s; 25 ms away
-    bytes/s times ms (optimal): 75,000 measured, 100,000 planned
-    """
-    if status["plan"] is None:
-        return []
-    lines, measured, planned = [], 0.0, 0.0
-    for each in status["crossings"]:
-        distance, rate = each["distance_ms"] or 0.0, each["bytes_per_s"]
-        measured += (rate or 0.0) * distance
-        planned += each["planned_bytes_per_s"] * distance
-        known = "nothing as yet" if rate is None else f"{format_bytes(int(rate))}/s"
-        away = f"; {distance:g} ms away" if each["distance_ms"] is not None else ""
-        ends = f"from {each['from']} to {each['to']}"
-        lines.append(f"{ends}: {known}, planned {format_bytes(int(each['planned_bytes_per_s']))}/s{away}")
-    lines.append(f"bytes/s times ms ({status['plan']['strategy']}): {measured:,.0f} measured, {planned:,.0f} planned")
-    return lines

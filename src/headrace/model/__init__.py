@@ -95,6 +95,7 @@ from headrace.model.remembered import Remembered
 from headrace.model.selection import Selection, Term, Unfolding
 from headrace.model.shedding import ERROR, KEPT, SHEDDING, QueryShedding, SheddingDecision
 from headrace.model.sink import Output, SinkSpec
+from headrace.model.site_measures import LinkMeasure, SiteMeasures, StreamMeasure, newest_measures
 from headrace.model.site_plan import Crossing, SitePlan
 from headrace.model.stream import DEFAULT_AHEAD_US, DEFAULT_IDLE_US, PANES, Rate, Source, Stream
 from headrace.model.synopsis import BUCKET_OFFSET, NARROW_DIGITS, ROWS, SCALING, Feed, Measure, Synopsis, sum_of
@@ -208,6 +209,7 @@ __all__ = [
     "LinkEnds",
     "LinkEpoch",
     "LinkFile",
+    "LinkMeasure",
     "LinkMeter",
     "LinkReceipt",
     "LinkSettings",
@@ -254,6 +256,7 @@ __all__ = [
     "SinkSpec",
     "SinkTerms",
     "Site",
+    "SiteMeasures",
     "SitePlan",
     "SlidingWindow",
     "Snapshot",
@@ -265,6 +268,7 @@ __all__ = [
     "StepFunction",
     "StepTerms",
     "Stream",
+    "StreamMeasure",
     "StreamTerms",
     "Synopsis",
     "Table",
@@ -280,6 +284,7 @@ __all__ = [
     "columns_of",
     "edge_into",
     "host_of",
+    "newest_measures",
     "plain",
     "restored",
     "result_type",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.ledger import Entry
+from headrace.model.site_measures import SiteMeasures, check_sites
 from headrace.model.site_plan import SitePlan
-from headrace.units import SECOND_US
 
 __all__ = ["Link", "LinkEnds", "LinkEpoch", "LinkFile", "LinkMeter", "LinkReceipt", "LinkSettings"]
 
@@ -62,7 +62,8 @@ class LinkEpoch:
 
     `before` is the epoch sent before it, -1 if it is the first: from one to the next nothing can be missing unnoticed.
     `total_bytes` and `total_rows` are those of all files that were ever sent along the link, `first_us` and `last_us`
-    the first and last event time of the streams behind it. Panes that begin before `since_us` are not sent: their rows
+    the first and last event time of the streams behind it. `measured` is what its sender has measured, and what it was
+    told of other sites. Panes that begin before `since_us` are not sent: their rows
     came before anybody had asked for them.
     """
 
@@ -78,8 +79,10 @@ class LinkEpoch:
     total_rows: int = 0
     first_us: int | None = None
     last_us: int | None = None
+    measured: Mapping[str, SiteMeasures] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_sites(self.measured)
         if not -1 <= self.before < self.epoch:
             raise ValueError(f"epoch {self.epoch} cannot follow epoch {self.before}")
 
@@ -92,19 +95,6 @@ class LinkEpoch:
     def rows(self) -> int:
         """Of all its files."""
         return sum(file.rows for file in self.files)
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        """Bytes that the link has carried per second of event time; None while its streams have none behind them."""
-        if self.first_us is None or self.last_us is None or self.last_us <= self.first_us:
-            return None
-        return self.total_bytes * SECOND_US / (self.last_us - self.first_us)
-
-    @property
-    def kept(self) -> float | None:
-        """Rows that the link has carried per row that its streams admitted; None before the first."""
-        used = sum(entry.used for entry in self.ledger.values())
-        return self.total_rows / used if used else None
 
 
 @dataclass(frozen=True, slots=True)

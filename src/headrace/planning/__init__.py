@@ -2,6 +2,7 @@
 
 from headrace.planning.admission import columns_in_use, plan_admissions
 from headrace.planning.coverage import Coverage, cover, forget
+from headrace.planning.crossings import Crossed, crossings_of
 from headrace.planning.drawing import draw_mermaid
 from headrace.planning.ending import ends_below, latest
 from headrace.planning.explain import explain, explain_text, plan_pipeline
@@ -29,7 +30,7 @@ from headrace.planning.parting import part_queries
 from headrace.planning.placed import Placed, place
 from headrace.planning.placing import placement_problem
 from headrace.planning.plan import plan_query
-from headrace.planning.rates import KnownRates
+from headrace.planning.rates import KnownRates, learned, row_bytes
 from headrace.planning.recorded import NodeState, Recorded, RecordedEpoch
 from headrace.planning.row_window import RowsPlan, StepPlan, plan_rows, plan_step
 from headrace.planning.scheduling import QueryTimes, Schedule, Scheduled, groups_of, subgroup_of, unasked_share
@@ -70,6 +71,7 @@ __all__ = [
     "AnswerPlan",
     "Asked",
     "Coverage",
+    "Crossed",
     "Demand",
     "Derived",
     "FlowPlan",
@@ -106,6 +108,7 @@ __all__ = [
     "columns_in_use",
     "counted_edges",
     "cover",
+    "crossings_of",
     "decide_join",
     "decide_shedding",
     "draw_graph",
@@ -127,6 +130,7 @@ __all__ = [
     "last_row_us",
     "latest",
     "learn_join",
+    "learned",
     "may_shed_join",
     "merged_columns",
     "nodes_of",
@@ -145,6 +149,7 @@ __all__ = [
     "plan_select",
     "plan_step",
     "protected_edges",
+    "row_bytes",
     "share",
     "streams_read",
     "subgroup_of",

@@ -11,13 +11,15 @@ many values), there is no partial aggregate, and rows travel instead.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from headrace.model import Column, DataType, Kind, Pipeline, columns_of
 from headrace.planning.flow import FlowPlan, NodePlan, RowFeed
 from headrace.planning.graph import flow_id
 from headrace.planning.join import JoinPlan
 from headrace.planning.lookup import LookupPlan
+from headrace.planning.partial import panes_name
 from headrace.planning.rates import GUESSED_VALUES, Flowing, KnownRates, row_bytes, selectivity, stream_flow, width_of
 from headrace.planning.select import SelectPlan
 from headrace.planning.sharing import Kept, Workload
@@ -101,25 +103,55 @@ class _Draft:
         places = self.pipeline.birthplaces(feed.stream)
         found = []
         for site in places:
-            raw = stream_flow(stream, self.known, len(places))
+            raw = stream_flow(stream, self.known, len(places), site)
             source = self.part(f"{stream.name}@{site}", site)
-            if stream.rate is None and stream.name not in self.known.streams:
+            if stream.rate is None and not self.known.knows(stream.name, site):
                 self.guesses[f"{stream.name} brings {raw.rows_per_s:g} rows/s at each site, as it declares no rate"] = (
                     None
                 )
-            if feed.where is not None:
-                share = f"{selectivity(feed.where):.3g}"
-                self.guesses[f"{_without(feed.where, feed)} holds for {share} of the rows of {stream.name}"] = None
+            share = self._share(feed, site)
+            if feed.where is not None and share is None:
+                guess = f"{_without(feed.where, feed)} holds for {selectivity(feed.where):.3g} of the rows"
+                self.guesses[f"{guess} of {stream.name}"] = None
             # A row that is declared to be longer than its types say has longer columns.
-            scaled = width * raw.row_bytes / row_bytes(stream.columns)
-            passed = Flowing(raw.rows_per_s * selectivity(feed.where), scaled)
+            scaled = width * raw.row_bytes / row_bytes(stream.columns) * self.known.row_packing
+            passed = Flowing(raw.rows_per_s * (selectivity(feed.where) if share is None else share), scaled)
             text = (
                 f"[{_without(', '.join(feed.columns), feed) or 'time'}] of {stream.name} takes {scaled:.3g} bytes a row"
             )
             self.guesses[text] = None
             node = self.part(f"{stream.name}@{site} {_shown(feed)}")
-            self.send(source, node, raw)
+            self.send(source, node, replace(raw, row_bytes=raw.row_bytes * self.known.row_packing))
             found.append((node, passed))
+        return found
+
+    def _share(self, feed: RowFeed, site: str) -> float | None:
+        """The measured share of rows that a filter lets through, if rows of the stream travel by that filter alone."""
+        wheres = self.filters.get(feed.stream, frozenset())
+        return self.known.travelled.get((feed.stream, site)) if wheres == {feed.where} else None
+
+    @cached_property
+    def filters(self) -> dict[str, frozenset[str | None]]:
+        """By stream the filters that queries read it by."""
+        found: dict[str, set[str | None]] = {}
+        feeds = [(feed.stream, feed.where) for kept in self.workload.kept.values() for feed in kept.synopsis.feeds]
+        feeds += [(feed.stream, feed.where) for store in self.workload.stores for feed in store.feeds]
+        for stream, where in feeds:
+            found.setdefault(stream, set()).add(where)
+        return {stream: frozenset(wheres) for stream, wheres in found.items()}
+
+    @cached_property
+    def sent_panes(self) -> dict[str, float]:
+        """By kept synopsis the panes that a row makes, as links that bring such panes have told."""
+        found: dict[str, float] = {}
+        for plan in self.workload.plans.values():
+            for demand in plan.demands:
+                window, suppliers = plan.aggregate.window, self.workload.supplies[demand.synopsis.id].suppliers
+                for number in range(len(demand.synopsis.feeds)):
+                    name = panes_name(demand.synopsis, number, demand.measures, window.pane_us)
+                    if name in self.known.sent_panes and len(suppliers) == 1:
+                        id_, share = suppliers[0].synopsis, self.known.sent_panes[name]
+                        found[id_] = max(found.get(id_, 0.0), share)
         return found
 
     def add_node(self, plan: NodePlan) -> tuple[str, Flowing]:
@@ -197,7 +229,7 @@ class _Draft:
         if merge in self.makes:
             return self.makes[merge]
         self.part(merge)
-        pane = _pane_bytes(kept)
+        pane = _pane_bytes(kept) * self.known.pane_packing
         total = 0.0
         read = 0.0
         for source, flowing, share in self._rows_of(kept):
@@ -240,8 +272,9 @@ class _Draft:
 
         As measured, else one for each group that a pane is guessed to have.
         """
-        if id_ in self.known.panes:
-            return born * self.known.panes[id_]
+        known = {**self.sent_panes, **self.known.panes}
+        if id_ in known:
+            return born * known[id_]
         pane_s, detail = kept.pane_us / SECOND_US, kept.synopsis.detail
         # Measurements seldom repeat: of numbers with a fraction every row is guessed to have another.
         if detail is not None and (detail.is_float or detail.kind is Kind.DECIMAL):

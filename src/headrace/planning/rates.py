@@ -13,9 +13,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headrace.model import Column, DataType, Kind, Stream
+from headrace.model import Column, DataType, Kind, SiteMeasures, Stream
 
-__all__ = ["Flowing", "KnownRates", "row_bytes", "selectivity", "stream_flow"]
+__all__ = ["Flowing", "KnownRates", "learned", "row_bytes", "selectivity", "stream_flow"]
 
 # Of a stream whose file declares no rate.
 GUESSED_ROWS_PER_S = 1000.0
@@ -48,10 +48,23 @@ class Flowing:
 
 @dataclass(frozen=True)
 class KnownRates:
-    """What was measured: rows per second of streams, and pane rows that a synopsis makes of each row of its streams."""
+    """What was measured: rows per second of streams, and pane rows that a synopsis makes of each row of its streams.
+
+    Of pipelines with sites also what links have told: by stream and birthplace the rows per second and the share of
+    rows that travelled, by name of panes how many a row makes, and bytes of files per byte of types, of rows and panes.
+    """
 
     streams: Mapping[str, float] = field(default_factory=dict)
     panes: Mapping[str, float] = field(default_factory=dict)
+    births: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    travelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    sent_panes: Mapping[str, float] = field(default_factory=dict)
+    row_packing: float = 1.0
+    pane_packing: float = 1.0
+
+    def knows(self, stream: str, site: str) -> bool:
+        """Whether what a stream brings at a site was measured."""
+        return stream in self.streams or (stream, site) in self.births
 
 
 def width_of(type_: DataType) -> float:
@@ -66,9 +79,40 @@ def row_bytes(columns: Iterable[Column]) -> float:
     return sum(width_of(column.type) for column in columns)
 
 
-def stream_flow(stream: Stream, known: KnownRates, birthplaces: int = 1) -> Flowing:
-    """What a stream brings at each site where it is born."""
+def learned(measured: Mapping[str, SiteMeasures]) -> KnownRates:
+    """What sites have told each other of their streams and links.
+
+    >>> from headrace.model import LinkMeasure, StreamMeasure
+    >>> rows = LinkMeasure("hub", "r", 900, 30, 90, 40.0, 0, 3_000_000)
+    >>> known = learned({"rome": SiteMeasures(7, {"r": StreamMeasure(90, 0, 3_000_000)}, {"r_1": rows})})
+    >>> known.births, round(known.travelled["r", "rome"], 3), known.row_packing
+    ({('r', 'rome'): 30.0}, 0.333, 0.75)
+    """
+    births: dict[tuple[str, str], float] = {}
+    travelled: dict[tuple[str, str], float] = {}
+    panes: dict[str, list[int]] = {}
+    files, types = {True: 0.0, False: 0.0}, {True: 0.0, False: 0.0}
+    for site, measures in measured.items():
+        births |= {(n, site): rate for n, each in measures.streams.items() if (rate := each.rows_per_s) is not None}
+        for link in measures.links.values():
+            merged = link.panes is not None
+            files[merged] += link.bytes
+            types[merged] += link.rows * link.row_bytes
+            if link.panes is not None:
+                sent, used = panes.setdefault(link.panes, [0, 0])
+                panes[link.panes] = [sent + link.rows, used + link.used]
+            elif link.stream in measures.streams and link.used:
+                travelled[link.stream, site] = min(1.0, link.rows / link.used)
+    packing = {merged: files[merged] / types[merged] if files[merged] and types[merged] else 1.0 for merged in files}
+    shares = {name: min(1.0, sent / used) for name, (sent, used) in panes.items() if used}
+    return KnownRates({}, {}, births, travelled, shares, packing[False], packing[True])
+
+
+def stream_flow(stream: Stream, known: KnownRates, birthplaces: int = 1, site: str = "") -> Flowing:
+    """What a stream brings at a site where it is born."""
     rate, width = stream.rate, row_bytes(stream.columns)
+    if (stream.name, site) in known.births:
+        return Flowing(known.births[stream.name, site], width)
     if stream.name in known.streams:
         return Flowing(known.streams[stream.name] / birthplaces, width)
     if rate is None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine import checkpoints_in, describe_checkpoint
 from headrace.errors import HeadraceError, SpecError
+from headrace.model import SiteMeasures, SitePlan, newest_measures, plain, restored
+from headrace.planning import crossings_of
 
 __all__ = ["as_one", "describe_sites"]
 
@@ -40,15 +43,11 @@ def _status(root: str) -> dict[str, Any]:
 def as_one(statuses: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """`sites` by name, each with the event time it is behind those that send to it, all links, and what crosses.
 
-    >>> link = {"link": "r_1", "from": "rome", "to": "hub", "lag_us": 5, "sent_bytes": 90, "bytes_per_s": 30.0}
-    >>> plan = {"crossings": [{"sender": "rome", "receiver": "hub", "bytes_per_s": 40.0, "distance_ms": 25.0}]}
+    >>> link = {"link": "r_1", "from": "rome", "to": "hub", "lag_us": 5}
     >>> rome = {"checkpoint": "s/rome", "site": "rome", "links": [link]}
-    >>> whole = as_one([rome, {"checkpoint": "s/hub", "site": "hub", "links": [link], "plan": plan}])
+    >>> whole = as_one([rome, {"checkpoint": "s/hub", "site": "hub", "links": [link]}])
     >>> [(name, site["behind_us"]) for name, site in whole["sites"].items()], len(whole["links"])
     ([('rome', 0), ('hub', 5)], 1)
-    >>> whole["crossings"]
-    [{'from': 'rome', 'to': 'hub', 'distance_ms': 25.0, 'sent_bytes': 90, 'bytes_per_s': 30.0, \
-'planned_bytes_per_s': 40.0}]
     """
     sites: dict[str, dict[str, Any]] = {}
     links: dict[str, dict[str, Any]] = {}
@@ -59,30 +58,19 @@ def as_one(statuses: Iterable[dict[str, Any]]) -> dict[str, Any]:
         links |= {link["link"]: link for link in mine}
         behind = max((link["lag_us"] or 0 for link in mine if link["to"] == name), default=0)
         sites[name] = {**status, "behind_us": behind}
-    plans = [site["plan"] for site in sites.values() if site.get("plan")]
-    plan = plans[-1] if plans else None
-    return {"sites": sites, "links": list(links.values()), "plan": plan, "crossings": _crossings(links.values(), plan)}
+    plan = next((site["plan"] for site in reversed(sites.values()) if site.get("plan")), None)
+    told = (restored(_Told, {"of": site.get("measured", {})}).of for site in sites.values())
+    measured = newest_measures(told)
+    crossings = crossings_of(SitePlan() if plan is None else restored(SitePlan, plan), measured)
+    return {
+        "sites": sites,
+        "links": list(links.values()),
+        "plan": plan,
+        "measured": plain(measured),
+        "crossings": plain(crossings),
+    }
 
 
-def _crossings(links: Iterable[Mapping[str, Any]], plan: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """By sending and receiving site what links between them have carried, beside what was planned."""
-    planned = {(each["sender"], each["receiver"]): each for each in (plan or {}).get("crossings", ())}
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for link in links:
-        ends = link["from"], link["to"]
-        if ends[0] != ends[1]:
-            each = found.setdefault(ends, {"sent_bytes": 0, "bytes_per_s": None})
-            each["sent_bytes"] += link["sent_bytes"]
-            if link["bytes_per_s"] is not None:
-                each["bytes_per_s"] = (each["bytes_per_s"] or 0.0) + link["bytes_per_s"]
-    nothing = {"sent_bytes": 0, "bytes_per_s": None}
-    return [
-        {
-            "from": ends[0],
-            "to": ends[1],
-            "distance_ms": planned[ends]["distance_ms"] if ends in planned else None,
-            **found.get(ends, nothing),
-            "planned_bytes_per_s": planned[ends]["bytes_per_s"] if ends in planned else 0.0,
-        }
-        for ends in sorted({*found, *planned})
-    ]
+@dataclass(frozen=True)
+class _Told:
+    of: Mapping[str, SiteMeasures]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.links.folder import LinkFolder
+from headrace.engine.links.measuring import Measuring
 from headrace.engine.links.receiving import Receiving
 from headrace.engine.links.sending import Sending
 from headrace.engine.state.carry_over import refuse_other_forms
@@ -19,12 +20,30 @@ from headrace.engine.state.sealed import seal, unseal
 from headrace.engine.state.storage import LocalStorage
 from headrace.errors import CorruptStateError, LockedError, StateError
 from headrace.language import parse_schema
-from headrace.model import Entry, Link, LinkEpoch, LinkFile, LinkReceipt, Stream, TimeWindow, plain
+from headrace.model import (
+    Entry,
+    Link,
+    LinkEpoch,
+    LinkFile,
+    LinkMeasure,
+    LinkReceipt,
+    SiteMeasures,
+    Stream,
+    StreamMeasure,
+    TimeWindow,
+    plain,
+)
 from headrace.policies import StreamClock
 
 LINK = Link("r_1", "rome", "hub", "r_1", "r")
 STREAM = Stream("r", parse_schema("ts TIMESTAMP, k STRING"), "ts")
 SENDER, RECEIVER = "a" * 32, "b" * 32
+
+
+def vars_of(value: object) -> dict[str, Any]:
+    found = plain(value)
+    assert isinstance(found, dict)
+    return found
 
 
 def sent(epoch: int, before: int, mark: int | None = None, size: int = 10, sender: str = SENDER) -> LinkEpoch:
@@ -55,7 +74,8 @@ def sending(folder: LinkFolder, limit: int = 1000, pause: Callable[[float], None
     checkpoint.id = SENDER
     notes: list[str] = rest.get("notes", [])
     made = Sending(
-        [folder], {"r_1": ("r",)}, checkpoint, limit, None, notes.append, lambda point: None, pause  # type: ignore[arg-type]
+        [folder], {"r_1": ("r",)}, checkpoint, limit, None, notes.append, lambda point: None, pause,  # type: ignore[arg-type]
+        measuring=rest.get("measuring"),
     )  # fmt: skip
     made.begin()
     return made
@@ -200,6 +220,39 @@ def test_a_link_tells_how_many_bytes_it_has_carried(folder: LinkFolder) -> None:
     sender.committed(manifest(7, 70))
     sender.committed(manifest(8, 80))
     assert [folder.epoch(number).total_bytes for number in (7, 8)] == [20, 20]
+
+
+def test_what_sites_have_measured_goes_along_links(receiving: Receiving, folder: LinkFolder, tmp_path: Path) -> None:
+    oslo = {"oslo": SiteMeasures(3, {"f": StreamMeasure(5)}), "rome": SiteMeasures(2)}
+    sender = sending(folder, measuring=Measuring("rome", {"r_at_rome": "r"}, {"r_1": 12.0}))
+    ledger, clocks = {"r": Entry(used=40, late=2)}, {"r": StreamClock(5, 95, 70)}
+    left = Manifest(7, 0, {**clocks, "r_at_rome": clocks["r"]}, {**ledger, "r_at_rome": ledger["r"]},
+                    {"r_1": QueryState("")})  # fmt: skip
+    sender.committed(left, oslo)
+    rome = SiteMeasures(7, {"r": StreamMeasure(42, 5, 95)}, {"r_1": LinkMeasure("hub", "r", 0, 0, 40, 12.0, 5, 95)})
+    assert folder.epoch(7).measured == {"oslo": oslo["oslo"], "rome": rome}
+    receiving.checkpoint.storage.create("spark/offsets/2", b'v1\n{}\n{"r_1": 7}')
+    assert receiving.told(Manifest(2, 2)) == folder.epoch(7).measured, "and from there to those it sends to"
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        pytest.param({"rome": {"epoch": -1}}, "a count is from 0 to", id="a negative count"),
+        pytest.param({"rome": {"epoch": 2**70}}, "a count is from 0 to", id="a count of more than 64 bits"),
+        pytest.param({"\x1b[2J": {"epoch": 1}}, "is no name", id="a name that is none"),
+        pytest.param({f"s{i}": {"epoch": 1} for i in range(1001)}, "1001 names, at most 1000", id="too many sites"),
+        pytest.param({"rome": {"epoch": 1, "run": "code"}}, "has an unknown 'run'", id="more than data"),
+        pytest.param(
+            {"rome": {"epoch": 1, "links": {"x": vars_of(LinkMeasure("h", "r", 1, 1, 1, 8.0)) | {"row_bytes": 1e999}}}},
+            "a row has 0 bytes or more", id="no number",
+        ),
+    ],
+)  # fmt: skip
+def test_measures_that_no_site_sends_are_refused_by_name(folder: LinkFolder, measured: Any, said: str) -> None:
+    altered(folder, 6, lambda value: value.update(measured=measured))
+    with pytest.raises(CorruptStateError, match=rf"sent/6\.json is nothing that a site sends: .*{said}"):
+        folder.epoch(6)
 
 
 def test_panes_of_a_query_that_came_later_begin_with_the_last_of_its_links(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.epochs import Epochs
 from headrace.engine.links.folder import LinkFolder
+from headrace.engine.links.measuring import measuring_of
 from headrace.engine.links.receiving import Receiving
 from headrace.engine.links.sending import Sending
 from headrace.engine.links.told import note_ends
@@ -42,7 +43,7 @@ class Links:
 
     def committed(self, manifest: Manifest) -> None:
         """To be called after each commit, and at a start with what the last one left."""
-        self.sending.committed(manifest)
+        self.sending.committed(manifest, self.receiving.told(manifest) if self.ends.sends else None)
         self.receiving.committed(manifest)
 
     def joined(self, batch: DataFrame, number: int, united: United, epochs: Epochs) -> DataFrame:
@@ -68,6 +69,7 @@ def open_links(ends: LinkEnds, pipeline: Pipeline, spark: SparkSession, checkpoi
     streams = tuple(stream for stream in pipeline.streams if stream.name in received)
     receiving = Receiving(receives, streams, checkpoint, hooks.probe)
     sending = Sending(
-        sends, reads, checkpoint, ends.limit_bytes, spark.sparkContext, hooks.on_note, hooks.probe, windows=windows
-    )
+        sends, reads, checkpoint, ends.limit_bytes, spark.sparkContext, hooks.on_note, hooks.probe, windows=windows,
+        measuring=measuring_of(ends, pipeline),
+    )  # fmt: skip
     return Links(sending, receiving, ends, checkpoint)

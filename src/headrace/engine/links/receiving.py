@@ -16,7 +16,7 @@ from headrace.errors import CorruptStateError, StateError
 from headrace.kernels.arrow_types import arrow_type
 from headrace.kernels.border import Bordered
 from headrace.kernels.link_files import ReadLinkFiles, Sent
-from headrace.model import Column, DataType, Kind, LinkEpoch, LinkReceipt, Stream
+from headrace.model import Column, DataType, Kind, LinkEpoch, LinkReceipt, SiteMeasures, Stream, newest_measures
 from headrace.planning import PANE_TIMES
 
 if TYPE_CHECKING:
@@ -72,6 +72,13 @@ class Receiving:
             if panes is not None and since is not None:
                 found[panes] = max(since, found.get(panes, since))
         return found
+
+    def told(self, manifest: Manifest) -> dict[str, SiteMeasures]:
+        """By site what was measured there, as far as links have told it up to the last batch of a manifest."""
+        end = self._offset(manifest.batch)
+        return newest_measures(
+            folder.epoch(end[folder.link.id]).measured for folder in self.folders if folder.link.id in end
+        )
 
     def rows(self, spark: SparkSession, batch: int) -> dict[str, DataFrame]:
         """By stream the rows that a batch brings it; streams that it brings none are missing."""

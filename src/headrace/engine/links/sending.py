@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.engine.links.folder import LinkFolder
+from headrace.engine.links.measuring import Measuring
 from headrace.engine.spark.jobs import Jobs
 from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.errors import StateError
 from headrace.kernels.link_files import SealLinkFiles
-from headrace.model import Entry, Link, LinkEpoch, LinkFile, LinkMeter, TimeWindow
+from headrace.model import Entry, Link, LinkEpoch, LinkFile, LinkMeter, SiteMeasures, TimeWindow, newest_measures
 from headrace.policies import settled_until, watermark_of
 from headrace.units import format_bytes
 
@@ -39,10 +40,11 @@ class Sending:
         probe: Callable[[str], None],
         pause: Callable[[float], None] = time.sleep,
         windows: Mapping[str, TimeWindow] | None = None,
+        measuring: Measuring | None = None,
     ) -> None:
         self._folders, self._reads, self._checkpoint = tuple(folders), reads, checkpoint
         self._limit, self._jobs, self._note, self._probe, self._pause = limit_bytes, Jobs(context), note, probe, pause
-        self._windows = windows or {}
+        self._windows, self._measuring = windows or {}, measuring or Measuring()
         self._last: dict[str, LinkEpoch] = {}  # by link what was sent last
         self._ahead: dict[str, dict[int, int]] = {}  # by link the bytes of epochs that were not received
 
@@ -54,17 +56,26 @@ class Sending:
             if epochs:
                 self._last[folder.link.id] = epochs[-1]
 
-    def committed(self, manifest: Manifest) -> None:
-        """Sends what the last epoch left, unless that has happened; StateError if links know more than the manifest."""
+    def committed(self, manifest: Manifest, told: Mapping[str, SiteMeasures] | None = None) -> None:
+        """Sends what the last epoch left, unless that has happened; StateError if links know more than the manifest.
+
+        `told` is what other sites have measured; it goes along.
+        """
         if not self._folders:
             return
         coming = [folder for folder in self._folders if self._is_to_send(folder, manifest)]
         files = [(folder, name) for folder in coming for name in folder.files_of(manifest.epoch)]
         sealed = self._sealed([(folder.storage.root, name) for folder, name in files])
         self._probe("before-sent")
+        mine = {
+            folder.link.id: [f for (of, _), f in zip(files, sealed, strict=True) if of is folder] for folder in coming
+        }
+        epochs = (self._epoch(folder, manifest, tuple(mine[folder.link.id])) for folder in coming)
+        next_ = {epoch.link: epoch for epoch in epochs if epoch is not None}
+        measured = self._measured(manifest, next_, told or {})
         for folder in coming:
-            mine = [file for (of, _), file in zip(files, sealed, strict=True) if of is folder]
-            self._send(folder, manifest, tuple(mine))
+            if folder.link.id in next_:
+                self._send(folder, replace(next_[folder.link.id], measured=measured))
         self._probe("after-sent")
         self.trim()
 
@@ -125,17 +136,32 @@ class Sending:
             last is None or last.epoch < manifest.epoch
         )  # fmt: skip
 
-    def _send(self, folder: LinkFolder, manifest: Manifest, files: tuple[LinkFile, ...]) -> None:
+    def _send(self, folder: LinkFolder, epoch: LinkEpoch) -> None:
+        folder.send(epoch)
+        self._last[epoch.link] = epoch
+        self._ahead[epoch.link][epoch.epoch] = epoch.bytes
+
+    def _measured(
+        self, manifest: Manifest, coming: Mapping[str, LinkEpoch], told: Mapping[str, SiteMeasures]
+    ) -> dict[str, SiteMeasures]:
+        """What this site has measured with what is about to be sent, and what others have told it."""
+        last = {**self._last, **coming}
+        links = {folder.link: last[folder.link.id] for folder in self._folders if folder.link.id in last}
+        mine = self._measuring.of(manifest, links)
+        return newest_measures([told, mine])
+
+    def _epoch(self, folder: LinkFolder, manifest: Manifest, files: tuple[LinkFile, ...]) -> LinkEpoch | None:
+        """What an epoch sends along a link; None if it tells nothing."""
         link, streams = folder.link, self._reads[folder.link.query]
         watermark, last = self._watermark(manifest, link), self._last.get(folder.link.id)
         if last is not None and not files and last.watermark_us == watermark:
-            return
+            return None
         ledger = {stream: manifest.ledger.get(stream, Entry()) for stream in streams}
         before = -1 if last is None else last.epoch
         since = manifest.queries[link.query].since_us if link.panes is not None else None
         sent = LinkEpoch(link.id, self._checkpoint.id, manifest.epoch, before, files, watermark, ledger)
         clocks = [manifest.clocks[stream] for stream in streams if stream in manifest.clocks]
-        epoch = replace(
+        return replace(
             sent,
             total_bytes=sent.bytes + (0 if last is None else last.total_bytes),
             total_rows=sent.rows + (0 if last is None else last.total_rows),
@@ -143,9 +169,6 @@ class Sending:
             first_us=min((clock.first_us for clock in clocks if clock.first_us is not None), default=None),
             last_us=max((clock.last_us for clock in clocks if clock.last_us is not None), default=None),
         )
-        folder.send(epoch)
-        self._last[link.id] = epoch
-        self._ahead[link.id][epoch.epoch] = epoch.bytes
 
     def _watermark(self, manifest: Manifest, link: Link) -> int | None:
         """The time that nothing to be sent is older than."""

@@ -9,9 +9,9 @@ from headrace.engine.links.folder import LinkFolder
 from headrace.engine.state.sealed import seal, unseal
 from headrace.engine.state.storage import Storage
 from headrace.errors import CorruptStateError
-from headrace.model import Link, LinkEnds, LinkEpoch, plain, restored
+from headrace.model import Link, LinkEnds, LinkEpoch, SiteMeasures, newest_measures, plain, restored
 
-__all__ = ["describe_links", "ends_told", "note_ends"]
+__all__ = ["describe_links", "ends_told", "measures_told", "note_ends"]
 
 _ENDS = "links.json"
 
@@ -40,6 +40,16 @@ def describe_links(ends: LinkEnds, open_: Callable[[str], Storage]) -> list[dict
     return [_described(link, open_(f"{ends.path}/{link.id}")) for link in links]
 
 
+def measures_told(ends: LinkEnds, open_: Callable[[str], Storage]) -> dict[str, SiteMeasures]:
+    """By site what was measured there, as the newest epochs of a site's links tell it."""
+    found = []
+    for link in dict.fromkeys((*ends.sends, *ends.receives)):
+        folder = LinkFolder(link, open_(f"{ends.path}/{link.id}"))
+        newest = _epoch(folder, sent[-1]) if (sent := folder.sent()) else None
+        found.append({} if newest is None else newest.measured)
+    return newest_measures(found)
+
+
 def _epoch(folder: LinkFolder, number: int) -> LinkEpoch | None:
     """What was sent in an epoch; None if it is gone by now, as it goes when it was received."""
     try:
@@ -49,10 +59,7 @@ def _epoch(folder: LinkFolder, number: int) -> LinkEpoch | None:
 
 
 def _described(link: Link, storage: Storage) -> dict[str, Any]:
-    """`waiting` counts epochs that the receiver has not committed, and their bytes; times are those of events.
-
-    `bytes_per_s` is per second of event time, None before there is any; `kept` is rows sent per row admitted.
-    """
+    """`waiting` counts epochs that the receiver has not committed, and their bytes; times are those of events."""
     folder = LinkFolder(link, storage)
     receipt, sent = folder.receipt(), folder.sent()
     received = -1 if receipt is None else receipt.epoch
@@ -72,8 +79,6 @@ def _described(link: Link, storage: Storage) -> dict[str, Any]:
         "carries": "rows" if link.panes is None else "panes",
         "sent_bytes": 0 if newest is None else newest.total_bytes,
         "sent_rows": 0 if newest is None else newest.total_rows,
-        "bytes_per_s": None if newest is None else newest.bytes_per_s,
-        "kept": None if newest is None else newest.kept,
         "waiting_epochs": len(waiting),
         "waiting_bytes": sum(epoch.bytes for epoch in waiting),
         "lag_us": None if last is None or there is None else last - there,

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
-from headrace.engine.spark.session import build_session
-from headrace.engine.state.checkpoint import Checkpoint
-from headrace.engine.state.storage import is_remote, open_storage
+from dataclasses import replace
+
+from headrace.engine.links.measuring import Measuring
+from headrace.engine.links.told import ends_told, measures_told
+from headrace.engine.state.checkpoint import Checkpoint, Manifest
 from headrace.engine.state.workload import description_of
+from headrace.engine.watch.status import checkpoints_in, open_checkpoint
 from headrace.errors import SpecError
-from headrace.planning import KnownRates
+from headrace.model import SiteMeasures, newest_measures
+from headrace.planning import KnownRates, learned
 from headrace.units import SECOND_US
 
 __all__ = ["known_rates"]
 
 
 def known_rates(root: str) -> KnownRates:
-    """Rows per second of event time by stream, and pane rows per row by synopsis, as a checkpoint has them."""
-    checkpoint = Checkpoint(open_storage(root, build_session("explain") if is_remote(root) else None))
-    found = checkpoint.read()
-    manifest = None if found is None else checkpoint.latest()
-    if manifest is None:
+    """Rows per second of event time by stream, and pane rows per row by synopsis, as a checkpoint has them; of sites,
+    what they have told each other, and what their own checkpoints have where `root` holds several."""
+    whole = KnownRates()
+    told: list[dict[str, SiteMeasures]] = []
+    epochs = 0
+    for place in checkpoints_in(root):
+        storage = open_checkpoint(place)
+        checkpoint = Checkpoint(storage)
+        manifest = None if checkpoint.read() is None else checkpoint.latest()
+        if manifest is None:
+            continue
+        epochs += 1
+        ends = ends_told(storage)
+        if ends.site:
+            received = {link.stream for link in ends.receives}
+            told.append(measures_told(ends, open_checkpoint))
+            if not ends.sends:  # what is born at others they tell themselves
+                born = {name: name for name in manifest.ledger if name not in received}
+                told.append(Measuring(ends.site, born).of(manifest, {}))
+        else:
+            whole = _of_one(checkpoint, manifest)
+    if not epochs:
         raise SpecError(f"{root} has no epoch to take rates from; give the folder named by 'checkpoint', after a run")
+    return replace(learned(newest_measures(told)), streams=whole.streams, panes=whole.panes)
+
+
+def _of_one(checkpoint: Checkpoint, manifest: Manifest) -> KnownRates:
+    """Of a pipeline that runs at one site."""
     streams: dict[str, float] = {}
     per_epoch: dict[str, float] = {}
     for name, entry in manifest.ledger.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from headrace.engine.links.told import describe_links, ends_told
+from headrace.engine.links.told import describe_links, ends_told, measures_told
 from headrace.engine.sources.rejected import RejectedRows
 from headrace.engine.spark.session import build_session
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
@@ -14,9 +14,9 @@ from headrace.engine.state.workload import Description, description_of
 from headrace.errors import CorruptStateError, SpecError
 from headrace.hiding import hide
 from headrace.model import Snapshot, plain
-from headrace.planning import Kept, Shedding, Workload
+from headrace.planning import Kept, Shedding, Workload, crossings_of
 
-__all__ = ["checkpoints_in", "describe", "describe_checkpoint"]
+__all__ = ["checkpoints_in", "describe", "describe_checkpoint", "open_checkpoint"]
 
 # Decisions shown; the log keeps a few more.
 SHOWN = 5
@@ -25,14 +25,15 @@ SHOWN = 5
 def checkpoints_in(root: str) -> list[str]:
     """The checkpoint at a path or URI, or those in the folders there, as a pipeline with sites has them; none if it has
     none."""
-    storage = _open(root)
+    storage = open_checkpoint(root)
     if _is_checkpoint(storage):
         return [root]
     inner = [f"{root.rstrip('/')}/{name}" for name in storage.names("") if not name.startswith(".")]
-    return [each for each in inner if _is_checkpoint(_open(each))]
+    return [each for each in inner if _is_checkpoint(open_checkpoint(each))]
 
 
-def _open(root: str) -> Storage:
+def open_checkpoint(root: str) -> Storage:
+    """The storage of a path or URI, as those who only look at it reach it."""
     return open_storage(root, build_session("status") if is_remote(root) else None)
 
 
@@ -42,7 +43,7 @@ def _is_checkpoint(storage: Storage) -> bool:
 
 def describe_checkpoint(root: str) -> dict[str, Any]:
     """Status of the checkpoint at a path or URI."""
-    storage = _open(root)
+    storage = open_checkpoint(root)
     if not _is_checkpoint(storage):
         raise SpecError(f"{root} is not a checkpoint; give the folder named by 'checkpoint' in the pipeline file")
     checkpoint = Checkpoint(storage)
@@ -60,11 +61,13 @@ def describe_checkpoint(root: str) -> dict[str, Any]:
     rejected = RejectedRows(storage).account()
     described = describe(storage.root, manifest, workload)
     ends = ends_told(storage)
-    links = describe_links(ends, _open)
+    links, measured = describe_links(ends, open_checkpoint), measures_told(ends, open_checkpoint)
     return {
         **described,
         "site": ends.site or None,
         "plan": plain(ends.plan) if ends.site else None,
+        "measured": plain(measured),
+        "crossings": plain(crossings_of(ends.plan, measured)),
         "links": links,
         "engine": asdict(checkpoint.holder()),
         "rejected": rejected,
