@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.model import Network, Pipeline, PlacementSettings, Query, Site, Stream
+from headrace.model import Network, Pipeline, PlacementSettings, Query, Site, SitePlan, Stream
 from headrace.model.stream import Rate
 from headrace.planning import KnownRates, explain, explain_text, place, placement_problem, plan_pipeline
 from headrace.planning.partial import panes_name
@@ -94,6 +94,37 @@ def test_what_links_have_told_takes_the_place_of_guesses_at_each_site(pipeline_o
     two = pipeline_of(q=SUM, n="SELECT src, COUNT(*) AS n FROM packets [WINDOW 1 min] WHERE port = 81 GROUP BY src")
     unknown = {f.target: f.bytes_per_s for f in problem_of(two, passed).flows if f.target == partial}
     assert unknown[partial] == pytest.approx(rows[partial] / 5), "rows of several filters tell of none"
+
+
+@pytest.mark.parametrize(
+    ("births", "strategy", "at_hub", "moves"),
+    [
+        pytest.param({}, "optimal", False, (), id="it runs as it was planned"),
+        pytest.param({"rome": 100.0}, "optimal", False, (), id="other rates, and the same places"),
+        pytest.param({"rome": 100.0}, "warehouse", True, (), id="a strategy is asked again"),
+        pytest.param({}, "optimal", True, ("paris", "rome"), id="aggregates would begin where rows are born"),
+        pytest.param({"paris": 0.01, "rome": 100.0}, "optimal", True, ("rome",), id="only where that saves anything"),
+    ],
+)
+def test_what_runs_is_reconsidered_by_what_was_measured(
+    pipeline_of: Callable[..., Pipeline],
+    births: dict[str, float],
+    strategy: str,
+    at_hub: bool,
+    moves: tuple[str, ...],
+):
+    pipeline = replace(pipeline_of(q=SUM), placement=PlacementSettings(strategy))
+    planned = place(pipeline, plan_pipeline(pipeline)[0]).found
+    assert isinstance(planned, Placement)
+    sites = {name: "hub" if at_hub and name.startswith("partial") else site for name, site in planned.sites.items()}
+    rates = {("packets", site): 1000.0 * births.get(site, 1.0) for site in ("paris", "rome")}
+    known = KnownRates(births=rates, running=SitePlan(strategy, sites=sites))
+    placed = place(pipeline, plan_pipeline(pipeline)[0], known)
+    told = placed.to_json()["reconsidered"]
+    assert told["moves"] == {f"partial groups for q at packets@{site}": site for site in moves}
+    assert told["pays"] == bool(moves)
+    said = "what runs is placed otherwise: moving saves" if moves else "what runs stays as it is: "
+    assert said in placed.text()
 
 
 def test_queries_that_share_a_synopsis_share_its_parts(pipeline_of: Callable[..., Pipeline]):

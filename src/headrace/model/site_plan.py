@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 __all__ = ["Crossing", "SitePlan"]
 
@@ -25,7 +26,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class SitePlan:
-    """The placement that sites were cut by: its strategy, why it is this one, and what it has them send.
+    """The placement that sites were cut by: its strategy, why it is this one, what it has them send, who runs where.
 
     >>> SitePlan("optimal", crossings=(Crossing("rome", "hub", 80.0, 25.0),)).cost
     2000.0
@@ -34,6 +35,7 @@ class SitePlan:
     strategy: str = ""
     reason: str = ""
     crossings: tuple[Crossing, ...] = ()
+    sites: Mapping[str, str] = field(default_factory=dict)  # by part of the placement problem
 
     @property
     def cost(self) -> float:

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headrace.model import Column, DataType, Kind, SiteMeasures, Stream
+from headrace.model import Column, DataType, Kind, SiteMeasures, SitePlan, Stream
 
 __all__ = ["Flowing", "KnownRates", "learned", "row_bytes", "selectivity", "stream_flow"]
 
@@ -51,7 +51,8 @@ class KnownRates:
     """What was measured: rows per second of streams, and pane rows that a synopsis makes of each row of its streams.
 
     Of pipelines with sites also what links have told: by stream and birthplace the rows per second and the share of
-    rows that travelled, by name of panes how many a row makes, and bytes of files per byte of types, of rows and panes.
+    rows that travelled, by name of panes how many a row makes, and bytes of files per byte of types, of rows and panes;
+    and `running`, the plan that the sites were cut by.
     """
 
     streams: Mapping[str, float] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class KnownRates:
     sent_panes: Mapping[str, float] = field(default_factory=dict)
     row_packing: float = 1.0
     pane_packing: float = 1.0
+    running: SitePlan | None = None
 
     def knows(self, stream: str, site: str) -> bool:
         """Whether what a stream brings at a site was measured."""

@@ -54,7 +54,7 @@ def plan_of(placed: Placed) -> SitePlan:
         return SitePlan(placed.strategy, placed.found.reason)
     network, links = placed.problem.network, placed.problem.links_of(placed.found.sites)
     crossings = (Crossing(a, b, rate, network.distance_ms(a, b)) for (a, b), rate in sorted(links.items()))
-    return SitePlan(placed.strategy, placed.found.reason, tuple(crossings))
+    return SitePlan(placed.strategy, placed.found.reason, tuple(crossings), dict(placed.found.sites))
 
 
 def _is_partial(found: Placement, problem: Problem, stream: str, site: str) -> bool:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from headrace.engine.links.folder import LinkFolder
+from headrace.engine.links.links import Links
 from headrace.engine.links.measuring import Measuring
 from headrace.engine.links.receiving import Receiving
 from headrace.engine.links.sending import Sending
+from headrace.engine.links.told import ends_told, note_ends
 from headrace.engine.state.carry_over import refuse_other_forms
 from headrace.engine.state.checkpoint import Checkpoint, Manifest, QueryState
 from headrace.engine.state.sealed import seal, unseal
@@ -23,6 +25,7 @@ from headrace.language import parse_schema
 from headrace.model import (
     Entry,
     Link,
+    LinkEnds,
     LinkEpoch,
     LinkFile,
     LinkMeasure,
@@ -220,6 +223,37 @@ def test_a_link_tells_how_many_bytes_it_has_carried(folder: LinkFolder) -> None:
     sender.committed(manifest(7, 70))
     sender.committed(manifest(8, 80))
     assert [folder.epoch(number).total_bytes for number in (7, 8)] == [20, 20]
+
+
+@pytest.mark.parametrize(
+    ("before", "received", "now", "left"),
+    [
+        pytest.param(LINK, 4, "r", "refused", id="rows that a stream goes on from"),
+        pytest.param(LINK, None, "r", "refused", id="nothing was received as yet"),
+        pytest.param(LINK, 6, "r", "", id="all has been received"),
+        pytest.param(LINK, 4, "s", "noted", id="the stream is asked for no more"),
+        pytest.param(replace(LINK, panes="_panes_1"), 4, "r", "noted", id="panes that are asked for no more"),
+    ],
+)
+def test_an_edit_leaves_no_rows_behind_on_links_of_before(
+    receiving: Receiving, folder: LinkFolder, before: Link, received: int | None, now: str, left: str
+) -> None:
+    storage, notes = receiving.checkpoint.storage, list[str]()
+    note_ends(storage, LinkEnds("x", receives=(before,)))
+    if received is not None:
+        folder.acknowledge(LinkReceipt("r_1", RECEIVER, SENDER, received))
+    ends = LinkEnds("x", receives=(Link("other", "rome", "hub", "other", now),))
+    empty = Receiving((), (), receiving.checkpoint, lambda point: None)
+    links = Links(sending(folder), empty, ends, receiving.checkpoint, lambda root: folder.storage, notes.append)
+    if left == "refused":
+        with pytest.raises(StateError, match=r"epochs (3|6) to 6 of rome are still on their way: run it as it was"):
+            links.begin(None)
+        assert ends_told(storage).receives == (before,), "and the next start knows of it, too"
+        return
+    links.begin(None)
+    assert ends_told(storage) == ends
+    told = "nothing here asks for link r_1 from rome any more: what it sent in epochs 6 to 6 is left behind"
+    assert notes == ([told] if left else [])
 
 
 def test_what_sites_have_measured_goes_along_links(receiving: Receiving, folder: LinkFolder, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def known_rates(root: str) -> KnownRates:
     what they have told each other, and what their own checkpoints have where `root` holds several."""
     whole = KnownRates()
     told: list[dict[str, SiteMeasures]] = []
-    epochs = 0
+    epochs, running = 0, None
     for place in checkpoints_in(root):
         storage = open_checkpoint(place)
         checkpoint = Checkpoint(storage)
@@ -34,6 +34,7 @@ def known_rates(root: str) -> KnownRates:
         if ends.site:
             received = {link.stream for link in ends.receives}
             told.append(measures_told(ends, open_checkpoint))
+            running = ends.plan
             if not ends.sends:  # what is born at others they tell themselves
                 born = {name: name for name in manifest.ledger if name not in received}
                 told.append(Measuring(ends.site, born).of(manifest, {}))
@@ -41,7 +42,7 @@ def known_rates(root: str) -> KnownRates:
             whole = _of_one(checkpoint, manifest)
     if not epochs:
         raise SpecError(f"{root} has no epoch to take rates from; give the folder named by 'checkpoint', after a run")
-    return replace(learned(newest_measures(told)), streams=whole.streams, panes=whole.panes)
+    return replace(learned(newest_measures(told)), streams=whole.streams, panes=whole.panes, running=running)
 
 
 def _of_one(checkpoint: Checkpoint, manifest: Manifest) -> KnownRates:
