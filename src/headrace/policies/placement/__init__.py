@@ -2,6 +2,7 @@
 
 from headrace.policies.placement.edge import edge
 from headrace.policies.placement.edge_plus import edge_plus
+from headrace.policies.placement.handing_over import HandOver, LinkMark, end_way, hand_over, mark_of
 from headrace.policies.placement.in_network import in_network
 from headrace.policies.placement.optimal import optimal
 from headrace.policies.placement.problem import Flow, Infeasible, Part, Placement, Problem
@@ -14,7 +15,9 @@ __all__ = [
     "STRATEGIES",
     "Change",
     "Flow",
+    "HandOver",
     "Infeasible",
+    "LinkMark",
     "Part",
     "Placement",
     "Problem",
@@ -23,7 +26,10 @@ __all__ = [
     "Wait",
     "edge",
     "edge_plus",
+    "end_way",
+    "hand_over",
     "in_network",
+    "mark_of",
     "one_by_one",
     "optimal",
     "reconsider",
