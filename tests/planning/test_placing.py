@@ -85,7 +85,7 @@ def test_what_links_have_told_takes_the_place_of_guesses_at_each_site(pipeline_o
     births = {("packets", "paris"): 500.0, ("packets", "rome"): 2000.0}
     partial = "partial groups for q at packets@rome"
     # As many panes as a row makes, each of so many bytes as files have for those of its types.
-    few, packed = (KnownRates(births=births, sent_panes={name: 1e-3}, pane_packing=by) for by in (1.0, 0.25))
+    few, packed = (KnownRates(births=births, sent_panes={name: 1e-3}, pane_packing={name: by}) for by in (1.0, 0.25))
     assert flows(few)[partial] == 4 * flows(packed)[partial]
     assert flows(few)[partial] == 4 * flows(few)[partial.replace("rome", "paris")]
     passed = KnownRates(births=births, travelled={("packets", "rome"): 0.5})

@@ -21,20 +21,20 @@ _MOST = 2**63
 
 @dataclass(frozen=True, slots=True)
 class StreamMeasure:
-    """Rows of a stream that is born at a site, and its first and last event time."""
+    """Rows of a stream that a site where it is born has admitted, and their first and last event time."""
 
-    rows_in: int
+    rows: int
     first_us: int | None = None
     last_us: int | None = None
 
     def __post_init__(self) -> None:
-        _check_counts(self.rows_in)
+        _check_counts(self.rows)
         _check_times(self.first_us, self.last_us)
 
     @property
     def rows_per_s(self) -> float | None:
         """Per second of event time; None before two rows differ in it."""
-        return _rate(self.rows_in, self.first_us, self.last_us)
+        return _rate(self.rows, self.first_us, self.last_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,14 +114,15 @@ class _Draft:
                 guess = f"{_without(feed.where, feed)} holds for {selectivity(feed.where):.3g} of the rows"
                 self.guesses[f"{guess} of {stream.name}"] = None
             # A row that is declared to be longer than its types say has longer columns.
-            scaled = width * raw.row_bytes / row_bytes(stream.columns) * self.known.row_packing
+            packing = self.known.row_packing.get((stream.name, site), 1.0)
+            scaled = width * raw.row_bytes / row_bytes(stream.columns) * packing
             passed = Flowing(raw.rows_per_s * (selectivity(feed.where) if share is None else share), scaled)
             text = (
                 f"[{_without(', '.join(feed.columns), feed) or 'time'}] of {stream.name} takes {scaled:.3g} bytes a row"
             )
             self.guesses[text] = None
             node = self.part(f"{stream.name}@{site} {_shown(feed)}")
-            self.send(source, node, replace(raw, row_bytes=raw.row_bytes * self.known.row_packing))
+            self.send(source, node, replace(raw, row_bytes=raw.row_bytes * packing))
             found.append((node, passed))
         return found
 
@@ -141,17 +142,19 @@ class _Draft:
         return {stream: frozenset(wheres) for stream, wheres in found.items()}
 
     @cached_property
-    def sent_panes(self) -> dict[str, float]:
-        """By kept synopsis the panes that a row makes, as links that bring such panes have told."""
-        found: dict[str, float] = {}
+    def sent_panes(self) -> dict[str, tuple[float, float]]:
+        """By kept synopsis the panes that a row makes, and bytes of files per byte of their types, as links that bring
+        such panes have told."""
+        found: dict[str, tuple[float, float]] = {}
         for plan in self.workload.plans.values():
             for demand in plan.demands:
                 window, suppliers = plan.aggregate.window, self.workload.supplies[demand.synopsis.id].suppliers
                 for number in range(len(demand.synopsis.feeds)):
                     name = panes_name(demand.synopsis, number, demand.measures, window.pane_us)
                     if name in self.known.sent_panes and len(suppliers) == 1:
-                        id_, share = suppliers[0].synopsis, self.known.sent_panes[name]
-                        found[id_] = max(found.get(id_, 0.0), share)
+                        told = self.known.sent_panes[name], self.known.pane_packing.get(name, 1.0)
+                        id_ = suppliers[0].synopsis
+                        found[id_] = max(found.get(id_, told), told)
         return found
 
     def add_node(self, plan: NodePlan) -> tuple[str, Flowing]:
@@ -229,7 +232,7 @@ class _Draft:
         if merge in self.makes:
             return self.makes[merge]
         self.part(merge)
-        pane = _pane_bytes(kept) * self.known.pane_packing
+        pane = _pane_bytes(kept) * self.sent_panes.get(id_, (1.0, 1.0))[1]
         total = 0.0
         read = 0.0
         for source, flowing, share in self._rows_of(kept):
@@ -272,9 +275,10 @@ class _Draft:
 
         As measured, else one for each group that a pane is guessed to have.
         """
-        known = {**self.sent_panes, **self.known.panes}
-        if id_ in known:
-            return born * known[id_]
+        if id_ in self.known.panes:
+            return born * self.known.panes[id_]
+        if id_ in self.sent_panes:
+            return born * self.sent_panes[id_][0]
         pane_s, detail = kept.pane_us / SECOND_US, kept.synopsis.detail
         # Measurements seldom repeat: of numbers with a fraction every row is guessed to have another.
         if detail is not None and (detail.is_float or detail.kind is Kind.DECIMAL):

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headrace.model import Column, DataType, Kind, SiteMeasures, SitePlan, Stream
+from headrace.model import Column, DataType, Kind, LinkMeasure, SiteMeasures, SitePlan, Stream
 
 __all__ = ["Flowing", "KnownRates", "learned", "row_bytes", "selectivity", "stream_flow"]
 
@@ -51,8 +51,8 @@ class KnownRates:
     """What was measured: rows per second of streams, and pane rows that a synopsis makes of each row of its streams.
 
     Of pipelines with sites also what links have told: by stream and birthplace the rows per second and the share of
-    rows that travelled, by name of panes how many a row makes, and bytes of files per byte of types, of rows and panes;
-    and `running`, the plan that the sites were cut by.
+    rows that travelled, by name of panes how many a row makes, and of both the bytes of files per byte of types; and
+    `running`, the plan that the sites were cut by.
     """
 
     streams: Mapping[str, float] = field(default_factory=dict)
@@ -60,8 +60,8 @@ class KnownRates:
     births: Mapping[tuple[str, str], float] = field(default_factory=dict)
     travelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
     sent_panes: Mapping[str, float] = field(default_factory=dict)
-    row_packing: float = 1.0
-    pane_packing: float = 1.0
+    row_packing: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    pane_packing: Mapping[str, float] = field(default_factory=dict)
     running: SitePlan | None = None
 
     def knows(self, stream: str, site: str) -> bool:
@@ -88,26 +88,51 @@ def learned(measured: Mapping[str, SiteMeasures]) -> KnownRates:
     >>> rows = LinkMeasure("hub", "r", 900, 30, 90, 40.0, 0, 3_000_000)
     >>> known = learned({"rome": SiteMeasures(7, {"r": StreamMeasure(90, 0, 3_000_000)}, {"r_1": rows})})
     >>> known.births, round(known.travelled["r", "rome"], 3), known.row_packing
-    ({('r', 'rome'): 30.0}, 0.333, 0.75)
+    ({('r', 'rome'): 30.0}, 0.333, {('r', 'rome'): 0.75})
     """
     births: dict[tuple[str, str], float] = {}
-    travelled: dict[tuple[str, str], float] = {}
-    panes: dict[str, list[int]] = {}
-    files, types = {True: 0.0, False: 0.0}, {True: 0.0, False: 0.0}
+    rows: dict[tuple[str, str], _Carried] = {}
+    panes: dict[str, _Carried] = {}
     for site, measures in measured.items():
         births |= {(n, site): rate for n, each in measures.streams.items() if (rate := each.rows_per_s) is not None}
         for link in measures.links.values():
-            merged = link.panes is not None
-            files[merged] += link.bytes
-            types[merged] += link.rows * link.row_bytes
             if link.panes is not None:
-                sent, used = panes.setdefault(link.panes, [0, 0])
-                panes[link.panes] = [sent + link.rows, used + link.used]
-            elif link.stream in measures.streams and link.used:
-                travelled[link.stream, site] = min(1.0, link.rows / link.used)
-    packing = {merged: files[merged] / types[merged] if files[merged] and types[merged] else 1.0 for merged in files}
-    shares = {name: min(1.0, sent / used) for name, (sent, used) in panes.items() if used}
-    return KnownRates({}, {}, births, travelled, shares, packing[False], packing[True])
+                panes[link.panes] = panes.get(link.panes, _Carried()).with_link(link)
+            elif link.stream in measures.streams:
+                rows[link.stream, site] = rows.get((link.stream, site), _Carried()).with_link(link)
+    return KnownRates(
+        births=births,
+        travelled={birth: share for birth, each in rows.items() if (share := each.share) is not None},
+        sent_panes={name: share for name, each in panes.items() if (share := each.share) is not None},
+        row_packing={birth: packing for birth, each in rows.items() if (packing := each.packing) is not None},
+        pane_packing={name: packing for name, each in panes.items() if (packing := each.packing) is not None},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """What links of a kind have carried together: bytes of files, bytes of types, rows, and rows they were made of."""
+
+    file_bytes: int = 0
+    type_bytes: float = 0.0
+    rows: int = 0
+    used: int = 0
+
+    def with_link(self, link: LinkMeasure) -> _Carried:
+        return _Carried(
+            self.file_bytes + link.bytes,
+            self.type_bytes + link.rows * link.row_bytes,
+            self.rows + link.rows,
+            self.used + link.used,
+        )
+
+    @property
+    def share(self) -> float | None:
+        return min(1.0, self.rows / self.used) if self.used else None
+
+    @property
+    def packing(self) -> float | None:
+        return self.file_bytes / self.type_bytes if self.type_bytes else None
 
 
 def stream_flow(stream: Stream, known: KnownRates, birthplaces: int = 1, site: str = "") -> Flowing:

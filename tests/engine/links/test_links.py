@@ -263,7 +263,7 @@ def test_what_sites_have_measured_goes_along_links(receiving: Receiving, folder:
     left = Manifest(7, 0, {**clocks, "r_at_rome": clocks["r"]}, {**ledger, "r_at_rome": ledger["r"]},
                     {"r_1": QueryState("")})  # fmt: skip
     sender.committed(left, oslo)
-    rome = SiteMeasures(7, {"r": StreamMeasure(42, 5, 95)}, {"r_1": LinkMeasure("hub", "r", 0, 0, 40, 12.0, 5, 95)})
+    rome = SiteMeasures(7, {"r": StreamMeasure(40, 5, 95)}, {"r_1": LinkMeasure("hub", "r", 0, 0, 40, 12.0, 5, 95)})
     assert folder.epoch(7).measured == {"oslo": oslo["oslo"], "rome": rome}
     receiving.checkpoint.storage.create("spark/offsets/2", b'v1\n{}\n{"r_1": 7}')
     assert receiving.told(Manifest(2, 2)) == folder.epoch(7).measured, "and from there to those it sends to"

@@ -41,7 +41,7 @@ class Measuring:
             return {}
         streams = {
             name: StreamMeasure(
-                manifest.ledger.get(local, Entry()).rows_in,
+                manifest.ledger.get(local, Entry()).used,
                 manifest.clocks[local].first_us,
                 manifest.clocks[local].last_us,
             )
