@@ -64,6 +64,19 @@ def test_sites_of_two_pipelines_are_told_apart_by_their_folders() -> None:
     assert list(whole["sites"]) == ["hub", "b/hub"]
 
 
+def test_sites_that_were_cut_by_other_files_are_told_of() -> None:
+    link = {"link": "r_1", "from": "rome", "to": "hub", "lag_us": None}
+    plan = {"strategy": "edge"}
+    others = [link, {**link, "link": "r_2", "from": "away"}]
+    hub = {"checkpoint": "s/hub", "site": "hub", "plan": plan, "links": others}
+    rome = {"checkpoint": "s/rome", "site": "rome", "plan": plan, "links": [link]}
+    assert as_one([hub, rome])["strangers"] == [], "of a site that is not looked at nothing is known"
+    broken = {"checkpoint": "s/rome", "site": "rome", "problem": "x"}
+    assert as_one([hub, broken])["strangers"] == []
+    (told,) = as_one([hub, {**rome, "links": []}])["strangers"]
+    assert told.startswith("hub receives link r_1 from rome, and rome knows nothing of it")
+
+
 def test_what_crosses_is_summed_over_links_and_told_beside_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     from headrace.cli.showing_sites import show_sites
 

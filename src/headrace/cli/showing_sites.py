@@ -19,7 +19,7 @@ def show_sites(status: dict[str, Any]) -> None:
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
     console.print(_sites(status["sites"]))
-    for line in (*_problems(status["sites"]), *link_lines(status), *crossing_lines(status)):
+    for line in (*_problems(status["sites"]), *status["strangers"], *link_lines(status), *crossing_lines(status)):
         console.print(line, markup=False, highlight=False)
 
 

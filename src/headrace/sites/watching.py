@@ -68,7 +68,30 @@ def as_one(statuses: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "plan": plan,
         "measured": plain(measured),
         "crossings": plain(crossings),
+        "strangers": _strangers(sites),
     }
+
+
+def _strangers(sites: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Which links one end has and the other knows nothing of, though it has begun: their files differ, or plans do.
+
+    >>> link = {"link": "r_1", "from": "rome", "to": "hub"}
+    >>> plan = {"strategy": "edge"}
+    >>> _strangers({"rome": {"links": [link], "plan": plan}, "hub": {"links": [], "plan": plan}})
+    ['rome sends link r_1 to hub, and hub knows nothing of it: they run other pipelines, or other versions of one']
+    """
+    known = {name: {link["link"] for link in site["links"]} for name, site in sites.items() if site.get("plan")}
+    found = []
+    for name, site in sites.items():
+        for link in site.get("links", ()):
+            other, verb = (link["to"], "sends") if link["from"] == name else (link["from"], "receives")
+            if other in known and link["link"] not in known[other]:
+                way = f"to {other}" if verb == "sends" else f"from {other}"
+                found.append(
+                    f"{name} {verb} link {link['link']} {way}, and {other} knows nothing of it: they run other "
+                    "pipelines, or other versions of one"
+                )
+    return found
 
 
 @dataclass(frozen=True)
