@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot.errors import SqlglotError
 
@@ -18,7 +18,10 @@ from headrace.engine.operators.renaming import renamed
 from headrace.kernels.border import reported
 from headrace.model import Failure, Fault
 
-__all__ = ["Link", "chain_of", "judged"]
+__all__ = ["Link", "chain_of", "chain_of_query", "judged"]
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 # A chain of causes that is longer than this runs in a circle.
 _LONGEST = 20
@@ -84,6 +87,12 @@ class Link:
 def chain_of(error: BaseException) -> tuple[Link, ...]:
     """The Java exceptions behind an error of PySpark's, the outermost first; none if there are none."""
     return tuple(_links(getattr(error, "java_exception", None) or getattr(error, "_origin", None)))
+
+
+def chain_of_query(query: StreamingQuery) -> tuple[Link, ...]:
+    """The Java exceptions that a streaming query has ended with, the outermost first; none if it has not failed."""
+    found = query._jsq.exception()
+    return tuple(_links(found.get())) if found.isDefined() else ()
 
 
 def _links(thrown: Any) -> Iterator[Link]:
