@@ -79,7 +79,7 @@ def write(home: Path, tables: dict[tuple[str, str], list[pa.Table]], first: int,
         write_epochs(home / "in" / site / stream, epochs[first:end], first)
 
 
-def parts_of(home: Path, strategy: str) -> dict[str, SitePart]:
+def parts_of(home: Path, strategy: str, born_at_hub: bool = True) -> dict[str, SitePart]:
     """The pipeline cut by a strategy, or as WHERE has it; with "one" all is born at one site, and nothing is late."""
     text = PIPELINE.replace("%STRATEGY", "optimal" if strategy in (*WHERE, "one") else strategy)
     if strategy == "one":
@@ -89,9 +89,11 @@ def parts_of(home: Path, strategy: str) -> dict[str, SitePart]:
     pipeline = load_pipeline(home / "p.yml")
     if strategy == "one":
         return parts_to_run(pipeline)
-    if strategy == "panes":
+    if strategy == "panes" or not born_at_hub:
         sites = tuple(replace(site, streams=()) if site.proxy else site for site in pipeline.sites)
-        pipeline = replace(pipeline, sites=sites, queries=tuple(q for q in pipeline.queries if q.name in AT_HUB))
+        pipeline = replace(pipeline, sites=sites)
+    if strategy == "panes":
+        pipeline = replace(pipeline, queries=tuple(q for q in pipeline.queries if q.name in AT_HUB))
     return cut(pipeline, WHERE[strategy]) if strategy in WHERE else cut_as_placed(pipeline)
 
 
@@ -108,6 +110,7 @@ def play(
     flush: bool,
     hooks: Callable[[str], Hooks] = lambda site: Hooks(),
     down: str | None = None,
+    born_at_hub: bool = True,
 ) -> dict[str, Manifest]:
     """Runs all sites to the end, but for one that is down; by site what its last epoch left."""
     left: dict[str, Manifest] = {}
@@ -123,7 +126,7 @@ def play(
 
         return _Watched()
 
-    parts = {site: part for site, part in parts_of(home, strategy).items() if site != down}
+    parts = {site: part for site, part in parts_of(home, strategy, born_at_hub).items() if site != down}
     run_to_the_end(parts, begin, flush, open_storage)
     return left
 
