@@ -21,6 +21,7 @@ from headrace.engine.sources.intake import IntakeControl, intake_before, read_wi
 from headrace.engine.sources.read import LINKS, sources_of, unite
 from headrace.engine.sources.tables import Tables
 from headrace.engine.spark.connectors import check_connectors
+from headrace.engine.spark.reading import start_reading
 from headrace.engine.spark.secrets import remember_options
 from headrace.engine.spark.session import settings_from, tune, tuning_from
 from headrace.engine.spark.ship import prepare_executors
@@ -212,7 +213,7 @@ class _Starting:
         server = _serve(self.pipeline, page, failing)
         every_ms = None if self.once else self.pipeline.engine.trigger_us // 1000
         launched = partial(launch, self.pipeline.name, self.point, built.epochs, every_ms, self.links)
-        query = launched(united)
+        query = start_reading(lambda: launched(united)) if self.links.receiving.folders else launched(united)
         parts = Parts(
             self.spark, self.pipeline, sources, self.judged.whole, self.point, self.io, built.epochs, built.operators,
             dict(standing.sinks), self.hooks, launched, united, columns, self.paced, server,

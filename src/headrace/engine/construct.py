@@ -27,7 +27,6 @@ from headrace.engine.sources.tables import Tables
 from headrace.engine.spark.deadline import Deadline
 from headrace.engine.spark.jobs import jobs_started
 from headrace.engine.spark.judge import judge
-from headrace.engine.spark.reading import start_reading
 from headrace.engine.spark.session import bin_bytes_from, tune
 from headrace.engine.standing import Standing
 from headrace.engine.state.checkpoint import Checkpoint
@@ -141,10 +140,8 @@ def launch(
     writer = united.rows.writeStream.foreachBatch(_batch_runner(epochs, united, links)).queryName(f"headrace-{name}")
     writer = writer.option("checkpointLocation", f"{for_spark(point.storage.root)}/spark")
     if every_ms is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{every_ms} milliseconds")
-    return start_reading(writer.start) if links.receiving.folders else writer.start()
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
 
 
 def _batch_runner(epochs: Epochs, united: United, links: Links) -> Callable[[DataFrame, int], None]:
