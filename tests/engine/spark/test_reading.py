@@ -79,3 +79,9 @@ def test_a_query_is_started_again_while_its_process_is_late(ends: list[str | Non
 
     found: Any = start_reading(start, pause=lambda seconds: None, attempts=4)
     assert (len(begun), found) == (starts, begun[-1])
+
+
+def test_a_source_that_takes_its_time_is_not_waited_for() -> None:
+    slow: Any = _Query(None)
+    slow.looks = 10**9
+    assert start_reading(lambda: slow, pause=lambda seconds: None) is slow

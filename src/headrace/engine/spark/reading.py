@@ -22,6 +22,8 @@ ATTEMPTS = 6
 # What Spark says a query does before its sources have told what there is.
 _BEFORE = ("Initializing", "Getting offsets")
 _LOOK_S = 0.05
+# Half a minute, in which Spark has given up three times; other sources may take longer, and are not waited for.
+_MOST_LOOKS = 600
 _LATE = "java.net.SocketTimeoutException"
 
 
@@ -31,8 +33,10 @@ def start_reading(
     """The query, when its sources have been asked for the first time, or have failed for another reason."""
     for attempt in range(attempts):
         query = start()
-        while query.isActive and str(query.status["message"]).startswith(_BEFORE):
+        looks = 0
+        while looks < _MOST_LOOKS and query.isActive and str(query.status["message"]).startswith(_BEFORE):
             pause(_LOOK_S)
+            looks += 1
         if attempt == attempts - 1 or not _was_late(query):
             break
     return query
