@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from site_world import admitted, check, make_epochs, parts_of, play, write
+from site_world import admitted, check, make_epochs, parts_of, placed_by, play, write
+from world import admit
 
 from headrace.engine import describe_checkpoint
 from headrace.engine.links.folder import LinkFolder
 from headrace.engine.state.storage import LocalStorage
+from headrace.engine.watch.rates import known_rates
+from headrace.sites.watching import describe_sites
 
 # Some drivers are started one after the other; a busy machine takes its time.
 pytestmark = pytest.mark.timeout(1200)
@@ -39,10 +42,31 @@ def test_shipping_everything_across_a_restart(spark: Any, tmp_path: Path) -> Non
     assert late["paris", "r"] > 0
     received = left["hub"].ledger["r"]
     assert (received.used, received.rejected) == (admitted(tables)["r"].num_rows, 0)
-    status = describe_checkpoint(str(tmp_path / "state/hub"))
+    status = describe_sites([str(tmp_path / "state")])
     assert {(link["from"], link["to"], link["waiting_epochs"]) for link in status["links"]} == {
         (site, "hub", 0) for site in ("paris", "rome", "hub")
     }
+    assert {name: (site["epoch"], site["behind_us"]) for name, site in status["sites"].items()} == {
+        site: (manifest.epoch, 0) for site, manifest in left.items()
+    }
+    assert status["sites"]["hub"] == {**describe_checkpoint(str(tmp_path / "state/hub")), "behind_us": 0}
+    assert status["plan"]["strategy"] == "warehouse"
+    crossing = {(each["sender"], each["receiver"]): each for each in status["crossings"]}
+    assert crossing.keys() == {("paris", "hub"), ("rome", "hub")}, "what a site sends to itself crosses nothing"
+    assert all(each["bytes_per_s"] > 0 and each["planned_bytes_per_s"] > 0 for each in crossing.values())
+    at_hub = describe_checkpoint(str(tmp_path / "state/hub"))
+    assert at_hub["crossings"] == status["crossings"], "the proxy's site knows what crosses, by what links tell it"
+    for site in ("paris", "rome"):
+        links = at_hub["measured"][site]["links"].values()
+        assert {link["stream"]: link["rows"] for link in links} == {
+            stream: admit(epochs, 20).rows.num_rows for (stream, born), epochs in tables.items() if born == site
+        }
+    known = known_rates(str(tmp_path / "state"))
+    assert known == known_rates(str(tmp_path / "state/hub"))
+    assert known.births.keys() == {("r", "paris"), ("r", "rome"), ("r", "hub"), ("f", "rome")}
+    for each in placed_by(tmp_path, known).crossings:
+        measured = crossing[each.sender, each.receiver]["bytes_per_s"]
+        assert each.bytes_per_s == pytest.approx(measured, rel=0.1), "the plan has learned what crosses"
 
 
 def test_queries_at_all_sites_that_send_rows_and_panes_to_each_other(spark: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from headrace.engine.state.storage import open_storage
 from headrace.language import load_pipeline
 from headrace.model import SitePlan
 from headrace.planning import KnownRates, place, plan_pipeline
-from headrace.sites import SitePart, Where, cut, cut_as_placed, parts_to_run
+from headrace.sites import SitePart, Where, cut, cut_as_placed
 from headrace.sites.running import ends_of, run_to_the_end
 from headrace.sites.where import plan_of
 
@@ -79,21 +79,13 @@ def write(home: Path, tables: dict[tuple[str, str], list[pa.Table]], first: int,
         write_epochs(home / "in" / site / stream, epochs[first:end], first)
 
 
-def parts_of(home: Path, strategy: str, born_at_hub: bool = True) -> dict[str, SitePart]:
-    """The pipeline cut by a strategy, or as WHERE has it; with "one" all is born at one site, and nothing is late."""
-    text = PIPELINE.replace("%STRATEGY", "optimal" if strategy in (*WHERE, "one") else strategy)
-    if strategy == "one":
-        text = text.partition("sites:")[0] + "engine: {bins: 2}\n"
-        text = text.replace("in/{site}/r", "in/one/r").replace("in/rome/f", "in/one/f")
-    (home / "p.yml").write_text(text)
+def parts_of(home: Path, strategy: str) -> dict[str, SitePart]:
+    """The pipeline cut by a strategy, or as WHERE has it."""
+    (home / "p.yml").write_text(PIPELINE.replace("%STRATEGY", "optimal" if strategy in WHERE else strategy))
     pipeline = load_pipeline(home / "p.yml")
-    if strategy == "one":
-        return parts_to_run(pipeline)
-    if strategy == "panes" or not born_at_hub:
-        sites = tuple(replace(site, streams=()) if site.proxy else site for site in pipeline.sites)
-        pipeline = replace(pipeline, sites=sites)
     if strategy == "panes":
-        pipeline = replace(pipeline, queries=tuple(q for q in pipeline.queries if q.name in AT_HUB))
+        sites = tuple(replace(site, streams=()) if site.proxy else site for site in pipeline.sites)
+        pipeline = replace(pipeline, sites=sites, queries=tuple(q for q in pipeline.queries if q.name in AT_HUB))
     return cut(pipeline, WHERE[strategy]) if strategy in WHERE else cut_as_placed(pipeline)
 
 
@@ -104,15 +96,9 @@ def placed_by(home: Path, known: KnownRates) -> SitePlan:
 
 
 def play(
-    spark: Any,
-    home: Path,
-    strategy: str,
-    flush: bool,
-    hooks: Callable[[str], Hooks] = lambda site: Hooks(),
-    down: str | None = None,
-    born_at_hub: bool = True,
+    spark: Any, home: Path, strategy: str, flush: bool, hooks: Callable[[str], Hooks] = lambda site: Hooks()
 ) -> dict[str, Manifest]:
-    """Runs all sites to the end, but for one that is down; by site what its last epoch left."""
+    """Runs all sites to the end; by site what its last epoch left."""
     left: dict[str, Manifest] = {}
 
     def begin(part: SitePart, closing: bool | tuple[str, ...]) -> Any:
@@ -126,8 +112,7 @@ def play(
 
         return _Watched()
 
-    parts = {site: part for site, part in parts_of(home, strategy, born_at_hub).items() if site != down}
-    run_to_the_end(parts, begin, flush, open_storage)
+    run_to_the_end(parts_of(home, strategy), begin, flush, open_storage)
     return left
 
 
