@@ -199,6 +199,18 @@ def test_an_engine_that_runs_answers_itself(
         ask_checkpoint(state, question[2])
 
 
+def test_a_pipeline_that_may_shed_is_started_again_where_its_results_are(
+    asked: tuple[str, pa.Table], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PIPELINE.replace("engine: {", "engine: {shedding: fit, ").replace('"}', '", shedding: {scale: true}}')
+    assert text.count("scale") == 2
+    (tmp_path / "p.yml").write_text(text)
+    (tmp_path / "in").symlink_to(Path(asked[0]).parent / "in")
+    for command in ("run", "check", "run"):
+        more = ["--once"] if command == "run" else []
+        assert _run([command, str(tmp_path / "p.yml"), *more], False) == 0, capsys.readouterr().err
+
+
 def test_explain_takes_rates_from_what_a_run_has_measured(
     asked: tuple[str, pa.Table], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

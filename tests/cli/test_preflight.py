@@ -187,6 +187,30 @@ def test_what_is_probably_a_mistake_is_noted(
     assert captured.err.count("\n") == 1
 
 
+def test_results_of_a_query_that_may_be_shed_have_columns_that_say_so(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    may = PIPELINE.replace("    sink:", "    shedding: {scale: true}\n    sink:").replace(
+        "engine: {", "engine: {shedding: fit, "
+    )
+    assert may != PIPELINE
+    spec.write_text(may)
+    had = ("window_start", "TIMESTAMP"), ("window_end", "TIMESTAMP"), ("n", "BIGINT")
+    (spec.parent / "out").mkdir()
+    (spec.parent / "out" / "epoch-000000000-000.parquet").touch()
+    (spec.parent / "state").mkdir()
+    (spec.parent / "state" / "headrace.json").write_text(json.dumps({"id": "c1"}))
+    mark = spec.parent / "out" / MARKER
+    mark.write_text(FolderMark("c1", (*had, ("kept", "DOUBLE"), ("n_error", "DOUBLE"))).to_json())
+    assert _run(["check", str(spec)], False) == 0, capsys.readouterr().err
+    mark.write_text(FolderMark("c1", had).to_json())
+    assert _run(["check", str(spec)], False) == 2
+    assert "has results with other columns: kept and n_error are new" in capsys.readouterr().err
+    spec.write_text(may.replace("AS n", "AS kept"))
+    assert _run(["check", str(spec)], False) == 2
+    assert "a query that may be shed has a result column 'kept' of its own" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("mark", "state", "told"),
     [

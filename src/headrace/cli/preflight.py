@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import Problem
+from headrace.errors import Problem, SpecError
 from headrace.language import (
     FILE_SINKS,
     FILE_SOURCES,
@@ -34,6 +34,7 @@ from headrace.model import (
     Query,
     why_another,
 )
+from headrace.planning import with_kept
 from headrace.policies.required import REQUIRED
 
 __all__ = ["Finding", "look_around"]
@@ -92,8 +93,15 @@ def look_around(pipeline: Pipeline, conf: Mapping[str, str]) -> Iterator[Finding
         why = None if sink.path is None or sink.format in PATHLESS_SINKS else _not_writable(sink.path)
         if why is not None:
             yield Finding(Problem(f"results go to {sink.path}, {why}", query=query.name), (*keys, "path"))
-        elif pipeline.network is None and sink.format in FILE_SINKS and sink.path is not None:
-            found = _other_results(sink.path, pipeline.engine.checkpoint, query)
+            continue
+        try:
+            # Where rows may be shed, results have columns that say so.
+            results = with_kept(query, pipeline.engine)
+        except SpecError as wrong:
+            yield from (Finding(problem, ("queries", query.name)) for problem in wrong.problems)
+            continue
+        if pipeline.network is None and sink.format in FILE_SINKS and sink.path is not None:
+            found = _other_results(sink.path, pipeline.engine.checkpoint, results)
             if found is not None:
                 yield Finding(found, ("queries", query.name))
     checkpoint = pipeline.engine.checkpoint
