@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from site_world import admitted, check, make_epochs, parts_of, placed_by, play, write
-from world import admit
+from world import admit, assert_same, results
 
 from headrace.engine import describe_checkpoint
 from headrace.engine.links.folder import LinkFolder
@@ -21,6 +22,7 @@ from headrace.sites.watching import describe_sites
 
 # Some drivers are started one after the other; a busy machine takes its time.
 pytestmark = pytest.mark.timeout(1200)
+QUERIES = ("by_key", "top", "stats", "total", "pairs")
 SUPPORT = Path(__file__).parents[1] / "support"
 # Where a site dies, one run after the other; more with HEADRACE_KILLS=20.
 KILLS = (
@@ -79,6 +81,24 @@ def test_queries_at_all_sites_that_send_rows_and_panes_to_each_other(spark: Any,
         assert (entry.late, entry.rejected, entry.shed) == (0, 0, 0), "panes are late nowhere"
         assert entry.used > 0
     assert left["rome"].ledger["r"].used == admitted(tables)["r"].num_rows, "what a join reads comes as rows"
+
+
+def test_one_site_several_and_a_warehouse_give_the_same_answers(spark: Any, tmp_path: Path) -> None:
+    # Late rows are late by the clock of where they are born, so that only without them all are to be the same.
+    tables = {birth: [admit(epochs, 20).rows] for birth, epochs in make_epochs(epochs=2, without="hub").items()}
+    found = {}
+    for strategy in ("one", "warehouse", "optimal"):
+        home = tmp_path / strategy
+        births = {(stream, "one" if strategy == "one" else site): list[Any]() for stream, site in tables}
+        for (stream, site), epochs in tables.items():
+            births[stream, "one" if strategy == "one" else site] += epochs
+        write(home, {birth: [pa.concat_tables(each)] for birth, each in births.items()}, 0, 1)
+        play(spark, home, strategy, flush=True, born_at_hub=False)
+        found[strategy] = {name: results(home / "out" / name) for name in QUERIES}
+    for name in QUERIES:
+        assert found["one"][name], "something is compared"
+        for strategy in ("warehouse", "optimal"):
+            assert_same(found[strategy][name], found["one"][name])
 
 
 def test_kills_at_named_points_while_panes_and_rows_travel(tmp_path: Path) -> None:

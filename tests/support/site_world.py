@@ -24,7 +24,7 @@ from headrace.engine.state.storage import open_storage
 from headrace.language import load_pipeline
 from headrace.model import SitePlan
 from headrace.planning import KnownRates, place, plan_pipeline
-from headrace.sites import SitePart, Where, cut, cut_as_placed
+from headrace.sites import SitePart, Where, cut, cut_as_placed, parts_to_run
 from headrace.sites.running import ends_of, run_to_the_end
 from headrace.sites.where import plan_of
 
@@ -79,13 +79,21 @@ def write(home: Path, tables: dict[tuple[str, str], list[pa.Table]], first: int,
         write_epochs(home / "in" / site / stream, epochs[first:end], first)
 
 
-def parts_of(home: Path, strategy: str) -> dict[str, SitePart]:
-    """The pipeline cut by a strategy, or as WHERE has it."""
-    (home / "p.yml").write_text(PIPELINE.replace("%STRATEGY", "optimal" if strategy in WHERE else strategy))
+def parts_of(home: Path, strategy: str, born_at_hub: bool = True) -> dict[str, SitePart]:
+    """The pipeline cut by a strategy, or as WHERE has it; with "one" all is born at one site, and nothing is late."""
+    text = PIPELINE.replace("%STRATEGY", "optimal" if strategy in (*WHERE, "one") else strategy)
+    if strategy == "one":
+        text = text.partition("sites:")[0] + "engine: {bins: 2}\n"
+        text = text.replace("in/{site}/r", "in/one/r").replace("in/rome/f", "in/one/f")
+    (home / "p.yml").write_text(text)
     pipeline = load_pipeline(home / "p.yml")
-    if strategy == "panes":
+    if strategy == "one":
+        return parts_to_run(pipeline)
+    if strategy == "panes" or not born_at_hub:
         sites = tuple(replace(site, streams=()) if site.proxy else site for site in pipeline.sites)
-        pipeline = replace(pipeline, sites=sites, queries=tuple(q for q in pipeline.queries if q.name in AT_HUB))
+        pipeline = replace(pipeline, sites=sites)
+    if strategy == "panes":
+        pipeline = replace(pipeline, queries=tuple(q for q in pipeline.queries if q.name in AT_HUB))
     return cut(pipeline, WHERE[strategy]) if strategy in WHERE else cut_as_placed(pipeline)
 
 
@@ -96,7 +104,12 @@ def placed_by(home: Path, known: KnownRates) -> SitePlan:
 
 
 def play(
-    spark: Any, home: Path, strategy: str, flush: bool, hooks: Callable[[str], Hooks] = lambda site: Hooks()
+    spark: Any,
+    home: Path,
+    strategy: str,
+    flush: bool,
+    hooks: Callable[[str], Hooks] = lambda site: Hooks(),
+    born_at_hub: bool = True,
 ) -> dict[str, Manifest]:
     """Runs all sites to the end; by site what its last epoch left."""
     left: dict[str, Manifest] = {}
@@ -112,7 +125,7 @@ def play(
 
         return _Watched()
 
-    run_to_the_end(parts_of(home, strategy), begin, flush, open_storage)
+    run_to_the_end(parts_of(home, strategy, born_at_hub), begin, flush, open_storage)
     return left
 
 
