@@ -68,6 +68,22 @@ def test_bad_lines_do_not_hide_what_the_others_are_like(tmp_path: Path) -> None:
     assert (dirty.columns, dirty.time, dirty.lateness_us) == (clean.columns, clean.time, clean.lateness_us)
 
 
+def test_a_few_times_that_are_none_are_told_and_do_not_hide_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    rows = [{"ts": f"2026-01-05T12:{n // 60:02d}:{n % 60:02d}Z", "host": "a"} for n in range(500)]
+    rows[7]["ts"] = rows[300]["ts"] = "yesterday"
+    (tmp_path / "logs" / "a.json").write_text("\n".join(map(json.dumps, rows)))
+    assert _run(["init", str(tmp_path / "p"), "--from", str(tmp_path / "logs")], False) == 0
+    assert "2 of 500 values of ts are no time, as 'yesterday'" in capsys.readouterr().out
+    (stream,) = load_pipeline(tmp_path / "p" / "pipeline.yml").streams
+    assert stream.time == "ts"
+    (tmp_path / "logs" / "a.json").write_text("\n".join(json.dumps({"ts": f"day {n % 9}"}) for n in range(500)))
+    assert _run(["init", str(tmp_path / "q"), "--from", str(tmp_path / "logs")], False) == 2
+    assert "no column is an event time" in capsys.readouterr().err
+
+
 def test_columns_time_and_lateness_are_those_of_the_files(tmp_path: Path) -> None:
     write_logs(tmp_path / "web logs")
     assert _run(["init", str(tmp_path), "--from", str(tmp_path / "web logs")], False) == 0

@@ -26,6 +26,8 @@ MOST_BYTES = 4 << 20
 _FORMATS = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".log": "json", ".csv": "csv", ".parquet": "parquet"}
 _PACKED = (".gz", ".bz2", ".zst")
 _INSTANT = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
+# A column of texts is one of times if so many of them are: a run rejects the others, each with its reason.
+INSTANTS = 0.99
 # Seconds since 1970 from 2001 to 2096: what integers that Spark reads as a TIMESTAMP look like.
 _SECONDS = (1_000_000_000, 4_000_000_000)
 _TIME_NAMES = ("ts", "time", "timestamp", "event_time", "eventtime", "@timestamp", "datetime", "date", "created_at")
@@ -58,10 +60,19 @@ class Sample:
             return "TIMESTAMP"
         return ddl_of(column.type)
 
+    def no_times(self, time: str) -> list[str]:
+        """Texts of the event time that are none."""
+        column = self.rows[time]
+        if not pa.types.is_string(column.type):
+            return []
+        column = column.drop_null()
+        return [str(each) for each in column.filter(pc.invert(pc.match_substring_regex(column, _INSTANT))).to_pylist()]
+
     def disorder_s(self, time: str) -> int:
         """By how many seconds rows come after later ones, 1 in 1000 left out: the lateness that admits the others."""
         column = self.rows[time]
         if pa.types.is_string(column.type):
+            column = column.filter(pc.match_substring_regex(column, _INSTANT))
             column = pc.cast(pc.replace_substring_regex(column, "(Z|[+-][0-9:]+)$", ""), pa.timestamp("us"))
         if pa.types.is_timestamp(column.type):
             column = pc.cast(column, pa.timestamp("us", column.type.tz), safe=False)
@@ -139,7 +150,9 @@ def _is_seconds(name: str, column: Any) -> bool:
 
 def _is_instants(column: Any) -> bool:
     values = column.drop_null()
-    return len(values) > 0 and bool(pc.all(pc.match_substring_regex(values, _INSTANT)).as_py())
+    if not len(values):
+        return False
+    return bool(pc.mean(pc.match_substring_regex(values, _INSTANT)).as_py() >= INSTANTS)
 
 
 def _suffix(file: Path) -> str:

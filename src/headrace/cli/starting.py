@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headrace.cli.sampling import Sample, sample, time_column
 from headrace.errors import SpecError
 from headrace.language import load_pipeline
+from headrace.language.words import shown
 
 __all__ = ["write_first_pipeline"]
 
@@ -105,6 +106,9 @@ def _over(found: Sample, file: Path, name: str) -> tuple[str, str]:
         sampled=found.file.name, schema=",\n      ".join(f"{_quoted(n)} {type_}" for n, type_ in types.items()),
         time=_yaml(time), lateness=lateness_s, why=why, queries=_queries(found, types, stream, time),
     )  # fmt: skip
+    wrong = found.no_times(time)
+    if wrong:
+        why += f"; {len(wrong):,} of {found.rows.num_rows:,} values of {time} are no time, as {shown(wrong[0])}"
     return text, f"{found.format} files in {found.folder}: {len(types)} columns, event time {time}; {why}"
 
 

@@ -79,7 +79,8 @@ def bind_query(
             Problem("the query is nested too deeply", file, line, query=name, hint="write it flatter")
         ) from exc
     except (ValueError, OverflowError) as exc:
-        raise SpecError([*report.problems, Problem(str(exc), file, line, query=name)]) from exc
+        text = str(exc).removeprefix(f"query '{name}': ")
+        raise SpecError([*report.problems, Problem(text, file, line, query=name)]) from exc
 
 
 def _bind(

@@ -194,9 +194,8 @@ class FromBinder:
         if stream is None:
             known = [each.name for each in self.streams.values()] + [each.name for each in self.tables.values()]
             known += [*self.ctes, *self.report.queries]
-            raise Fault(
-                f"unknown stream '{node.name}'", node, nearest(node.name, known) or "the pipeline declares no stream"
-            )
+            hint = nearest(node.name, known) or "no stream is declared, or none could be read"
+            raise Fault(f"unknown stream '{node.name}'", node, hint)
         return _renamed(StreamRelation(stream), stream.name, node.alias or stream.name), windows
 
     def _subquery(self, node: exp.Subquery) -> tuple[Relation, list[Clause]]:

@@ -18,7 +18,7 @@ from headrace.language.sql.report import Fault
 from headrace.language.sql.spark_text import Key, key_of
 from headrace.language.suggest import nearest
 from headrace.language.words import words
-from headrace.model import Column, DataType, Kind
+from headrace.model import SPELLINGS, Column, DataType, Kind
 
 __all__ = ["infer"]
 
@@ -364,7 +364,7 @@ def _struct(node: exp.Anonymous, arguments: list[DataType]) -> DataType:
 
 
 def _nearest_function(name: str) -> str | None:
-    hint = nearest(name, FUNCTIONS)
+    hint = nearest(name, (*FUNCTIONS, *SPELLINGS))
     return (
         hint.split(" (")[0]
         if hint and hint.startswith("did")
