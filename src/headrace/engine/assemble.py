@@ -18,7 +18,7 @@ from headrace.engine.sinks.choose import open_sink, refuse_clashes, refuse_later
 from headrace.engine.sources.coming import ComingRows
 from headrace.engine.sources.file_log import FileLog
 from headrace.engine.sources.intake import IntakeControl, intake_before, read_with_intake, streams_with_intake
-from headrace.engine.sources.read import LINKS, sources_of, unite
+from headrace.engine.sources.read import LINKS, made_in_python, sources_of, unite
 from headrace.engine.sources.tables import Tables
 from headrace.engine.spark.connectors import check_connectors
 from headrace.engine.spark.reading import start_reading
@@ -213,7 +213,9 @@ class _Starting:
         server = _serve(self.pipeline, page, failing)
         every_ms = None if self.once else self.pipeline.engine.trigger_us // 1000
         launched = partial(launch, self.pipeline.name, self.point, built.epochs, every_ms, self.links)
-        query = start_reading(lambda: launched(united)) if self.links.receiving.folders else launched(united)
+        if self.links.receiving.folders or made_in_python(self.pipeline.streams):
+            launched = partial(start_reading, launched)
+        query = launched(united)
         parts = Parts(
             self.spark, self.pipeline, sources, self.judged.whole, self.point, self.io, built.epochs, built.operators,
             dict(standing.sinks), self.hooks, launched, united, columns, self.paced, server,

@@ -73,15 +73,16 @@ def test_a_query_is_started_again_while_its_process_is_late(ends: list[str | Non
     left: Iterator[str | None] = iter(ends)
     begun: list[_Query] = []
 
-    def start() -> Any:
+    def start(what: str) -> Any:
+        assert what == "rows"
         begun.append(_Query(next(left)))
         return begun[-1]
 
-    found: Any = start_reading(start, pause=lambda seconds: None, attempts=4)
+    found: Any = start_reading(start, "rows", pause=lambda seconds: None, attempts=4)
     assert (len(begun), found) == (starts, begun[-1])
 
 
 def test_a_source_that_takes_its_time_is_not_waited_for() -> None:
     slow: Any = _Query(None)
     slow.looks = 10**9
-    assert start_reading(lambda: slow, pause=lambda seconds: None) is slow
+    assert start_reading(lambda rows: slow, "rows", pause=lambda seconds: None) is slow

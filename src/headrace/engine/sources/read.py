@@ -10,19 +10,24 @@ from headrace.engine.sources.messages import CORRUPT, decode
 from headrace.engine.sources.selecting import UNMADE, selected
 from headrace.engine.spark.secrets import resolve
 from headrace.errors import Problem, SpecError
-from headrace.language import intake_unit, is_set
+from headrace.language import SYNTHETIC_FORMAT, intake_unit, is_set
 from headrace.model import PLACE, Source, Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LINKS", "United", "read_stream", "sources_of", "unite"]
+__all__ = ["LINKS", "United", "made_in_python", "read_stream", "sources_of", "unite"]
 
 # Beside the frames of streams, the source that says what came along links; no stream can have this name.
 LINKS = ""
 
 # Formats whose readers can hand over a line they could not parse instead of failing.
 _LENIENT = frozenset({"json", "csv"})
+
+
+def made_in_python(streams: Sequence[Stream]) -> bool:
+    """Whether Spark asks a Python process what rows there are."""
+    return any(stream.source is not None and stream.source.format == SYNTHETIC_FORMAT for stream in streams)
 
 
 def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) -> tuple[DataFrame, bool]:
@@ -38,17 +43,17 @@ def read_stream(spark: SparkSession, stream: Stream, intake: int | None = None) 
         options |= _kafka_options(source)
     if intake is not None and (unit := intake_unit(stream)) is not None:
         options["maxOffsetsPerTrigger" if unit == "rows" else "maxBytesPerTrigger"] = str(intake)
-    if source.format == "synthetic":
+    if source.format == SYNTHETIC_FORMAT:
         from headrace.engine.sources.synthetic import synthetic_source
 
         spark.dataSource.register(synthetic_source())
     lenient = source.format in _LENIENT and options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
     schema = ", ".join(f"`{column.name}` {column.type}" for column in stream.source_columns)
-    reader = spark.readStream.format("headrace_synthetic" if source.format == "synthetic" else source.format)
+    reader = spark.readStream.format("headrace_synthetic" if source.format == SYNTHETIC_FORMAT else source.format)
     if lenient:
         schema += f", {CORRUPT} STRING"
         options["columnNameOfCorruptRecord"] = CORRUPT
-    if source.format not in ("synthetic", "kafka", "rate", "rate-micro-batch", "socket"):
+    if source.format not in (SYNTHETIC_FORMAT, "kafka", "rate", "rate-micro-batch", "socket"):
         reader = reader.schema(schema)
     try:
         rows = reader.options(**options).load(source.path) if source.path else reader.options(**options).load()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.engine.spark.thrown import chain_of_query
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["start_reading"]
+
+T = TypeVar("T")
 
 # A machine that is too busy six times in a row, a minute, does not get any further with a seventh.
 ATTEMPTS = 6
@@ -28,11 +30,14 @@ _LATE = "java.net.SocketTimeoutException"
 
 
 def start_reading(
-    start: Callable[[], StreamingQuery], pause: Callable[[float], None] = time.sleep, attempts: int = ATTEMPTS
+    start: Callable[[T], StreamingQuery],
+    what: T,
+    pause: Callable[[float], None] = time.sleep,
+    attempts: int = ATTEMPTS,
 ) -> StreamingQuery:
-    """The query, when its sources have been asked for the first time, or have failed for another reason."""
+    """The query that reads this, when its sources have been asked for the first time, or failed for another reason."""
     for attempt in range(attempts):
-        query = start()
+        query = start(what)
         looks = 0
         while looks < _MOST_LOOKS and query.isActive and str(query.status["message"]).startswith(_BEFORE):
             pause(_LOOK_S)
