@@ -24,8 +24,10 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICKLY} '-Dspark.executor.extraJa
 
 
 # Files that take minutes: begun first, so that in the end no worker waits for another.
-LONGEST = ("kill", "kafka", "growth", "join_cluster", "cluster", "keyed_cluster", "failures_cluster", "failures",
-           "rereading", "isolation", "sharing")  # fmt: skip
+LONGEST = ("kill", "run_sites", "kafka", "chaos", "keyed", "compositions", "joins", "failures", "exact_corners",
+           "examples", "growth", "replay", "spark_io", "tutorial", "fuzz", "join_cluster", "join_ways", "cluster",
+           "sliding_aggregates", "lookups", "keyed_cluster", "stopping", "sharing", "nexmark", "joins_of_joins",
+           "failures_cluster", "rereading", "isolation")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""State on disk and memory do not grow over 100 epochs of steady input; nor do jobs or planning per epoch."""
+"""State on disk and memory do not grow over 80 epochs of steady input; nor do jobs or planning per epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from world import SCHEMA, make_epochs, write_epochs
 import headrace as hr
 from headrace.engine import Hooks, Manifest
 
-EPOCHS = 100
+EPOCHS = 80
 
 
 def size(folder: Path) -> tuple[int, int]:
