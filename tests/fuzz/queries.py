@@ -2,6 +2,9 @@
 
 The judge's tables have a column `_t`, the time of a row. `@ENDS@` in a judge's text stands for the ends of the windows
 that were answered: which ones the bracket form answers is the schedule's choice.
+
+Longer than 600 lines because each shape of query stands beside the judge's spelling of it, and shapes are made
+of one another.
 """
 
 from __future__ import annotations

@@ -69,6 +69,17 @@ def test_whatever_is_sent_the_next_question_is_answered(root: str, place: Path, 
     assert ask_engine(root, "rows") == TABLE
 
 
+@pytest.mark.parametrize("said", [b"", b"{", b"{}\n", b"{}\nARROW1", b'{"error"'])
+def test_an_engine_that_ends_while_it_answers_has_not_answered(
+    said: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller reads the panes itself."""
+    monkeypatch.setattr(Questions, "_reply", lambda self, sql: said)
+    served = Questions(str(tmp_path / "state"), answer)
+    assert ask_engine(str(tmp_path / "state"), "rows") is None
+    served.close()
+
+
 def test_the_spelling_of_a_checkpoint_does_not_matter(root: str, tmp_path: Path) -> None:
     for other in (f"file:{root}", f"file://{root}", f"{tmp_path}/x/../state", f"{root}/"):
         assert ask_engine(other, "rows") == TABLE

@@ -113,14 +113,15 @@ def ask_engine(root: str, sql: str) -> pa.Table | None:
                 head, rest = answer.readline(MOST_BYTES), answer.read()
         except OSError:
             return None
-    # An engine that ends meanwhile says nothing; its panes are where they were.
-    if not head:
+    try:
+        said = json.loads(head)
+        if "error" not in said:
+            with pa.ipc.open_stream(rest) as stream:
+                return stream.read_all()
+    except (ValueError, OSError):
+        # It ended before or while it answered; its panes are where they were.
         return None
-    said = json.loads(head)
-    if "error" in said:
-        raise (SpecError if said.get("code") == SpecError.exit_code else EngineError)(str(said["error"]))
-    with pa.ipc.open_stream(rest) as stream:
-        return stream.read_all()
+    raise (SpecError if said.get("code") == SpecError.exit_code else EngineError)(str(said["error"]))
 
 
 def _listening(root: str) -> socket.socket | None:
