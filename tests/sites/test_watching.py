@@ -58,6 +58,13 @@ def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
         describe_sites([str(tmp_path)])
 
 
+def test_a_file_is_no_checkpoint_and_one_beside_checkpoints_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yml").write_text("name: p")
+    for place in (tmp_path, tmp_path / "pipeline.yml"):
+        with pytest.raises(SpecError, match="is not a checkpoint, and no folder in it is one"):
+            describe_sites([str(place)])
+
+
 def test_sites_of_two_pipelines_are_told_apart_by_their_folders() -> None:
     status = {"site": "hub", "epoch": -1, "links": []}
     whole = as_one([{**status, "checkpoint": "a/hub"}, {**status, "checkpoint": "b/hub"}])

@@ -28,7 +28,10 @@ def checkpoints_in(root: str) -> list[str]:
     storage = open_checkpoint(root)
     if _is_checkpoint(storage):
         return [root]
-    inner = [f"{root.rstrip('/')}/{name}" for name in storage.names("") if not name.startswith(".")]
+    try:
+        inner = [f"{root.rstrip('/')}/{name}" for name in storage.names("") if not name.startswith(".")]
+    except NotADirectoryError:
+        return []
     return [each for each in inner if _is_checkpoint(open_checkpoint(each))]
 
 
@@ -38,7 +41,10 @@ def open_checkpoint(root: str) -> Storage:
 
 
 def _is_checkpoint(storage: Storage) -> bool:
-    return storage.read("headrace.json") is not None or bool(storage.names("manifests"))
+    try:
+        return storage.read("headrace.json") is not None or bool(storage.names("manifests"))
+    except NotADirectoryError:
+        return False
 
 
 def describe_checkpoint(root: str) -> dict[str, Any]:
